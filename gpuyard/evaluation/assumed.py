@@ -19,6 +19,7 @@ MODEL_COLUMNS = ("model", "application")  # of `workload.columns`
 OFF = "none"
 MOST_LOAD = 3.0  # above it somebody may have meant percent
 HOUR_S = 3600.0
+MANY_WINDOWS = 4  # times the jobs of all random windows: in a shorter part two are likely to meet
 
 
 OFF_WORDS = ("sharing=off", "interference=none", "checkpoint_s=0")
@@ -184,8 +185,10 @@ def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]
     if among > jobs:
         yield f"1 job in {among / jobs:.3g} kept"
     windows = config.get("windows", 1)
-    if jobs < all_of < windows * among and experiment.stretches(str(part)) is None:
-        yield (f"{windows} windows of {among} in a row of {all_of} jobs overlap, which intervals "
+    some = windows > 1 and jobs < all_of < MANY_WINDOWS * windows * among
+    if some and experiment.stretches(str(part)) is None:
+        sure = "overlap" if all_of < windows * among else "probably overlap"
+        yield (f"{windows} windows of {among} in a row of {all_of} jobs {sure}, which intervals "
                "do not know: see workload.windows_from")  # fmt: skip
     if jobs == all_of and config.get("windows", 1) != 1:
         yield f"every window holds the same {jobs} jobs: only what is drawn for them differs"

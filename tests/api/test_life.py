@@ -111,6 +111,14 @@ def test_windows_that_overlap_are_told():
         jobs, "small_leaf_spine", ["fifo"], part="all", windows=3, overrides=words
     )
     assert "3 windows of 300 in a row of 400 jobs overlap" in str(found.assumed)
+    told = {}
+    for windows, size in ((1, 40), (4, 100), (2, 40)):
+        words = [f"workload.num_jobs={size}", "workload.thin=1", *OFF]
+        found = gpuyard.evaluate(
+            jobs, "small_leaf_spine", ["fifo"], part="all", windows=windows, overrides=words
+        )
+        told[windows] = "probably overlap" in str(found.assumed)
+    assert told == {1: False, 4: True, 2: False}  # two windows of 40 meet once in five times
 
 
 @pytest.mark.parametrize("word", ["+belief=none", "estimator=oracle", "+seed=3", "+network=none"])
