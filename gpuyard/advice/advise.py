@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FEWEST_BLOCKS = 2
+MOST_BLOCKS = 20  # of a short trace
+JOBS_OF_A_BLOCK = 20  # of a longer one: intervals over single jobs know nothing of queues
 STRETCHED = f"{WHAT_HAPPENED}: workload.load stretches times; it had another load"
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
@@ -112,6 +114,7 @@ def advise(
     scenario = _scenario(config, JUDGED if learns else None)
     jobs, _ = jobs_of(scenario)
     _check_aim(config["aim"], scenario)
+    _check_blocks(config["blocks"], int(jobs.measured.sum()))
     notes = _notes(config, scenario)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
     waited_s, limits = waits_and_limits(scenario)
@@ -259,6 +262,22 @@ def _check_aim(aim: str, scenario: Scenario) -> None:
     }
     if lacking.get(aim, False):
         raise ConfigError(f"aim is {aim}, of which no scheduler has a value: {MISSING[aim]}")
+
+
+def _check_blocks(blocks: int, counted: int) -> None:
+    """Refuse intervals over next to single jobs, and say so where there are no more.
+
+    Raises:
+        ConfigError: naming both numbers.
+    """
+    most = max(counted // JOBS_OF_A_BLOCK, MOST_BLOCKS)
+    if blocks > most:
+        raise ConfigError(
+            f"blocks is {blocks}, too many for {counted} jobs that count: a block should hold "
+            f"{JOBS_OF_A_BLOCK} jobs; set blocks={most} or less"
+        )
+    if counted < MOST_BLOCKS:
+        log.warning("%d jobs count: intervals over so few single jobs tell little", counted)
 
 
 def _check(config: Mapping[str, Any]) -> None:

@@ -146,6 +146,9 @@ def test_rows_that_play_alike_are_one_and_the_other_is_told(done, tmp_path):
         ("a,0,4,10\n", ("aim=jct_men_s",), ("did you mean jct_mean_s?",)),
         ("a,0,4,10\n", ("aim=user_fairness",), ("no job names its user",)),
         ("a,0,4,10\n", ("blocks=1",), ("blocks is 1",)),
+        ("a,0,4,10\n", ("blocks=21",), ("blocks is 21", "1 jobs that count", "blocks=20")),
+        ("".join(f"{k},{k},1,10\n" for k in range(500)), ("blocks=500",),
+         ("blocks is 500", "500 jobs that count", "set blocks=25 or less")),
         ("a,0,4,10\n", ("~knows.oracle",), ("knows.oracle is missing",)),
         ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
          ("learn_minutes needs 20 jobs", "learn_frac")),
@@ -173,6 +176,7 @@ def test_jobs_that_fit_nowhere_stop_it_or_are_left_out(start, tmp_path):
     kept = start("advise", *words, "jobs=1", "leave_out=true", folder="kept")
     assert kept.status == 0, kept.err
     assert "left out: 2 jobs that fit nowhere" in kept.out
+    assert "2 jobs count: intervals over so few single jobs tell little" in kept.err
     assert set(pd.read_csv(kept.folder / "advice.csv")["jobs"]) == {2}
 
 
