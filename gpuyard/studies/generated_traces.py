@@ -86,7 +86,7 @@ def generate_trace(cfg: DictConfig) -> None:
     """Generate, write, print."""
     launch = start(cfg)
     config = launch.config
-    check_plain(config, SEED)
+    check_plain(config, SEED if config["gpus"] is None else {**SEED, "gpus": (True, 1)})
     out = Path(config["out"] or launch.folder / "trace.csv")
     if not out.name.endswith(SUFFIXES):
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")

@@ -51,6 +51,9 @@ def test_load_and_caps_where_asked(done):
     ("words", "told"),
     [
         (("workload.load=0.9",), ("gpus=N",)),
+        (("gpus=0",), ("gpus is 0", "whole number from 1")),
+        (("gpus=abc", "workload.load=0.5"), ("gpus is 'abc'", "whole number from 1")),
+        (("gpus=2.5",), ("gpus is 2.5", "whole number from 1")),
         (("out=trace.txt",), ("trace.txt", ".csv")),
         (("workload.num_jobs=0",), ("num_jobs",)),
         (("seed=x",), ("seed is 'x'", "whole number from 0")),
