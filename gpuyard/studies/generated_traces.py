@@ -1,6 +1,7 @@
 """Generated traces: `scripts/generate_trace.py` writes one, `fit_generator.py` fits their spec."""
 
 import gzip
+import logging
 import re
 import shlex
 from collections.abc import Mapping
@@ -160,6 +161,8 @@ def _tables(found: Shape) -> tuple[Table, Table]:
 
 RULES = {**SEED, "duration_parts": (True, 1), "default_jobs": (True, 1)}
 HOUR_S = 3600.0
+FITTED = ("user", "vc", "outcome")  # of the columns that a trace need not have
+log = logging.getLogger(__name__)
 
 
 @program("fit_generator")
@@ -172,6 +175,10 @@ def fit_generator(cfg: DictConfig) -> None:
         raise ConfigError("workload has a spec: it is generated; fit one that is read from a file")
     jobs = jobs_of(config, "workload", part=config["part"], seed=config["seed"])
     spec = spec_of(config, jobs)
+    columns = config["workload"].get("columns", {})
+    dropped = [each for each in TRAITS if columns.get(each) is not None and each not in FITTED]
+    if dropped:
+        log.warning("not fitted: %s", ", ".join(dropped))
     if not re.fullmatch(r"[\w.-]+", str(config["name"])):
         raise ConfigError(f"name is {config['name']!r}; it must be one word, like mine_like")
     out = Path(config["out"] or launch.folder / f"{config['name']}.yaml")

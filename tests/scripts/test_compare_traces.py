@@ -67,8 +67,10 @@ def test_a_fitted_file_composes_and_is_like_its_trace(done, made, tmp_path):
     fitted = done(
         "fit_generator", f"workload.path={made}", "name=mine_like", f"out={out}",
         "first_submit='2020-03-18 04:01:39'", "outcomes.of_jobs=[0.6,0.2,0.2]",
-        "outcomes.of_work=[0.5,0.2,0.3]", "owners.vcs=7",
+        "outcomes.of_work=[0.5,0.2,0.3]", "owners.vcs=7", "workload.columns.user=user",
+        "workload.columns.limit_s=duration_s", "workload.columns.group=vc",
     )  # fmt: skip
+    assert "not fitted: group, limit_s\n" in fitted.err
     assert "1,500 jobs fitted" in fitted.out
     written = yaml.safe_load(out.read_text())
     assert written["name"] == "mine_like"
