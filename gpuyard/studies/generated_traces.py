@@ -201,8 +201,9 @@ def spec_of(config: Mapping[str, Any], jobs: JobTable) -> WorkloadSpec:
         ConfigError: a key is illegal.
         TraceError: there are too few jobs, or no odds give the outcomes.
     """
+    workload = config["workload"]
     return fit_spec(
-        JobSample.of(jobs, config["workload"]["name"]),
+        JobSample.of(jobs, str(workload.get("path", workload["name"])), "a fit"),
         first_hour=_first_hour(config["first_submit"]),
         duration_parts=config["duration_parts"],
         owners=_owners(config["owners"], jobs),

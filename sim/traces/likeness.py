@@ -38,15 +38,16 @@ class JobSample:
     duration_s: FloatArray  # (J,)
 
     @classmethod
-    def of(cls, jobs: Jobs, name: str) -> Self:
-        """The columns of a trace or a job table.
+    def of(cls, jobs: Jobs, name: str, purpose: str = "a comparison") -> Self:
+        """The columns of a trace or a job table; `name` and `purpose` are for messages.
 
         Raises:
             TraceError: if there are too few jobs, or all in one second.
         """
-        if len(jobs.submit_s) < LEAST_JOBS:
+        if (count := len(jobs.submit_s)) < LEAST_JOBS:
             raise TraceError(
-                f"{name} has {len(jobs.submit_s)} jobs; a comparison needs {LEAST_JOBS} or more"
+                f"{name} has {count} job{'' if count == 1 else 's'}; {purpose} needs {LEAST_JOBS} "
+                f"or more: use a longer trace, or more of it (part, window, exclude_vcs)"
             )
         span_s = float(jobs.submit_s[-1] - jobs.submit_s[0])
         if not span_s > 0:
