@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ from sim.traces.likeness import (
     week_shares,
 )
 from sim.traces.setting import Setting
+from sim.traces.workload import TraceWorkload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -256,7 +258,16 @@ PARTS = ("train", "validation", "test")
 
 
 def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int) -> JobTable:
-    """Every job of the workload in section `key`, or of a part of its time span.
+    """The jobs of `jobs_and_clock`."""
+    return jobs_and_clock(config, key, part=part, seed=seed)[0]
+
+
+def jobs_and_clock(
+    config: Mapping[str, Any], key: str, *, part: str | None, seed: int
+) -> tuple[JobTable, datetime | None]:
+    """Every job of the workload in section `key`, or of a part, and the first one's wall clock.
+
+    That is None where the file has no dates.
 
     Raises:
         ConfigError: the part is unknown, or a key of the section needs a cluster.
@@ -279,7 +290,12 @@ def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int)
         jobs = workload.whole(setting=setting, seed=seed)
     else:
         jobs = workload.window(part=part, index=0, setting=setting, seed=seed)
-    return jobs
+    if not isinstance(workload, TraceWorkload):
+        return jobs, None
+    trace = workload.trace(part=part, setting=setting)
+    if trace.zero is None:
+        return jobs, None
+    return jobs, trace.zero + timedelta(seconds=float(trace.submit_s[0]))
 
 
 def is_generated(config: Mapping[str, Any], key: str) -> bool:

@@ -18,7 +18,7 @@ from gpuyard.launch.build import SEED, build, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
-from gpuyard.studies.compare_traces import is_generated, jobs_of
+from gpuyard.studies.compare_traces import is_generated, jobs_and_clock
 from sim.errors import TraceError, check_numbers, override
 from sim.files import write_atomically
 from sim.jobs import JobTable
@@ -173,8 +173,8 @@ def fit_generator(cfg: DictConfig) -> None:
     check_plain(config, RULES)
     if is_generated(config, "workload"):
         raise ConfigError("workload has a spec: it is generated; fit one that is read from a file")
-    jobs = jobs_of(config, "workload", part=config["part"], seed=config["seed"])
-    spec = spec_of(config, jobs)
+    jobs, clock = jobs_and_clock(config, "workload", part=config["part"], seed=config["seed"])
+    spec = spec_of(config, jobs, clock)
     columns = config["workload"].get("columns", {})
     dropped = [each for each in TRAITS if columns.get(each) is not None and each not in FITTED]
     if dropped:
@@ -194,8 +194,10 @@ def fit_generator(cfg: DictConfig) -> None:
     print(f"use: put it into workload/ of your own folder (gpuyard.yaml); workload={out.stem}")
 
 
-def spec_of(config: Mapping[str, Any], jobs: JobTable) -> WorkloadSpec:
+def spec_of(config: Mapping[str, Any], jobs: JobTable, clock: datetime | None) -> WorkloadSpec:
     """Parameters fitted to the jobs, with the owners and outcomes that the user gives.
+
+    `clock` is the first job's where the file has dates.
 
     Raises:
         ConfigError: a key is illegal.
@@ -204,7 +206,7 @@ def spec_of(config: Mapping[str, Any], jobs: JobTable) -> WorkloadSpec:
     workload = config["workload"]
     return fit_spec(
         JobSample.of(jobs, str(workload.get("path", workload["name"])), "a fit"),
-        first_hour=_first_hour(config["first_submit"]),
+        first_hour=_first_hour(config["first_submit"], clock),
         duration_parts=config["duration_parts"],
         owners=_owners(config["owners"], jobs),
         outcomes=_outcomes(config["outcomes"], jobs),
@@ -212,16 +214,17 @@ def spec_of(config: Mapping[str, Any], jobs: JobTable) -> WorkloadSpec:
     )
 
 
-def _first_hour(text: str | None) -> float:
-    """Hours from Monday 0:00 to a wall clock."""
-    if text is None:
+def _first_hour(text: str | None, clock: datetime | None) -> float:
+    """Hours from Monday 0:00 to the wall clock given, else to that of the file, else 0."""
+    if text is not None:
+        try:
+            clock = datetime.fromisoformat(str(text))
+        except ValueError as error:
+            raise ConfigError(
+                f"first_submit is {text!r}; it must be like '2020-03-18 04:01:39'"
+            ) from error
+    if clock is None:
         return 0.0
-    try:
-        clock = datetime.fromisoformat(str(text))
-    except ValueError as error:
-        raise ConfigError(
-            f"first_submit is {text!r}; it must be like '2020-03-18 04:01:39'"
-        ) from error
     return clock.weekday() * 24.0 + clock.hour + (clock.minute * 60 + clock.second) / HOUR_S
 
 

@@ -86,6 +86,7 @@ class ColumnReader:
         self._named_rows: dict[str, Sequence[str]] = {}  # names that must be unique
         self._left_out: dict[str, BoolArray] = {}
         self._gang_keys: tuple[str, ...] = ()
+        self._zero: datetime | None = None  # wall clock from which submissions count
 
     def __len__(self) -> int:
         """N."""
@@ -168,13 +169,15 @@ class ColumnReader:
             seconds = self.moments(key, blank_ok=False, form=form)
         readable = ~self._bad(before)
         if readable.any():
-            seconds -= seconds[readable].min()
+            earliest = int(np.argmin(np.where(readable, seconds, np.inf)))
+            self._zero = None if form in UNITS_S else moment(self.raw(key)[earliest], form)
+            seconds -= seconds[earliest]
         return seconds
 
     def moments(self, key: str, *, blank_ok: bool = True, form: str | None = None) -> FloatArray:
         """(N,) seconds since 1970 of ISO 8601, or of a form of `strptime`; NaN: an empty field."""
         given, texts = self._given(key, blank_ok), self.raw(key)
-        found = [moment(text) if form is None else _formed(text, form) for text in texts]
+        found = [moment(text, form) for text in texts]
         unreadable = _mask(each is None for each in found)
         aware = _mask(each is not None and each.tzinfo is not None for each in found)
         first_aware = bool(aware[np.argmin(unreadable)]) if len(aware) else False
@@ -297,7 +300,7 @@ class ColumnReader:
         order = np.flatnonzero(keep)[np.argsort(submit_s, kind="stable")]
         placed = replace(
             trace, line=np.array(self.lines, dtype=np.int64), file=str(table.path),
-            gang_from=trace.gang_from or self._named(self._gang_keys),
+            gang_from=trace.gang_from or self._named(self._gang_keys), zero=self._zero,
         )  # fmt: skip
         return take(placed, order), Notes(rows_read, skipped, late, left_out)
 
@@ -375,18 +378,13 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
 
 
-def moment(text: str) -> datetime | None:
-    """A timestamp in ISO 8601, or in the form 2023/7/15 02:19 of spreadsheets."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    form = "%Y/%m/%d %H:%M" if text.count(":") == 1 else "%Y/%m/%d %H:%M:%S"
-    return _formed(text, form)
-
-
-def _formed(text: str, form: str) -> datetime | None:
-    """A timestamp in a form of `strptime`."""
+def moment(text: str, form: str | None = None) -> datetime | None:
+    """A time in a form of `strptime`; None: in ISO 8601, or 2023/7/15 02:19 of spreadsheets."""
+    if form is None:
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            form = "%Y/%m/%d %H:%M" if text.count(":") == 1 else "%Y/%m/%d %H:%M:%S"
     try:
         return datetime.strptime(text, form)
     except ValueError:

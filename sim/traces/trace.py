@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -51,6 +52,7 @@ class Trace:
     waited_s: FloatArray | None = None  # (J,) from submission to start as it was; NaN: never began
     line: IntArray | None = None  # (J,) of the file, for messages
     file: str | None = None  # that was read, for messages
+    zero: datetime | None = None  # wall clock of second 0, where the file has dates
     gang_from: str = ""  # what of the file tells `num_gpus`, for messages: "column 'gpus'"
     attempts: Attempts | None = None  # where in its work a job failed and started again
     precedence: Precedence | None = None  # rows of this trace that a job waits for

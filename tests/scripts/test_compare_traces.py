@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,27 @@ def test_a_fitted_file_composes_and_is_like_its_trace(done, made, tmp_path):
     assert "500 jobs written" in made_again.out
 
 
+def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_path):
+    """Jobs from 9 to 10, most of them on Wednesdays; the file begins on a Tuesday."""
+    path = tmp_path / "dates.csv"
+    days = [date(2020, 3, 17) + timedelta(days=day) for day in range(21)]
+    rows = [
+        f"{day}-{minute},{day}T09:{minute:02}:00,1,{60 + minute}\n"
+        for day in days
+        for minute in range(0, 60, 2 if day.weekday() == 2 else 15)
+    ]
+    path.write_text("job_id,submit_time,num_gpus,duration_s\n" + "".join(rows))
+    for at, (words, hour) in enumerate((((), 9), (("first_submit='2020-03-17 00:00'",), 0))):
+        fitted = done(
+            "fit_generator", f"workload.path={path}", "name=x", f"out={tmp_path / 'x.yaml'}",
+            *words, folder=str(at),
+        )  # fmt: skip
+        assert "fitted" in fitted.out
+        spec = yaml.safe_load((tmp_path / "x.yaml").read_text())["spec"]
+        assert spec["hour_factors"].index(max(spec["hour_factors"])) == hour
+        assert spec["weekday_factors"].index(max(spec["weekday_factors"])) == 2
+
+
 @pytest.mark.parametrize(
     ("program", "words", "told"),
     [
@@ -121,10 +143,7 @@ def test_what_cannot_be_is_one_message(start, program, words, told):
         (("out=x.txt",), ("x.txt", ".yaml")),
         (("first_submit=yesterday",), ("first_submit is 'yesterday'",)),
         (("outcomes.of_jobs=[0.6,0.2,0.2]",), ("both of_jobs and of_work",)),
-        (
-            ("workload.window.end_s=60",),
-            ("made.csv has ", "a fit needs 40 or more: use a longer"),
-        ),
+        (("workload.window.end_s=60",), ("made.csv has ", "a fit needs 40 or more: use a longer")),
         (("workload.window.end_s=-1",), ("workload.window.end_s is -1",)),
     ],
 )
