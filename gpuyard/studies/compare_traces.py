@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.arrays import FloatArray
+from sim.errors import TraceError
 from sim.files import write_atomically
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
@@ -258,8 +260,12 @@ PARTS = ("train", "validation", "test")
 
 
 def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int) -> JobTable:
-    """The jobs of `jobs_and_clock`."""
-    return jobs_and_clock(config, key, part=part, seed=seed)[0]
+    """The jobs of `jobs_and_clock`; messages on keys of a workload name its section."""
+    try:
+        return jobs_and_clock(config, key, part=part, seed=seed)[0]
+    except TraceError as error:
+        known = "|".join(map(re.escape, config[key]))
+        raise TraceError(re.sub(rf"\bworkload\.({known})\b", rf"{key}.\1", str(error))) from error
 
 
 def jobs_and_clock(

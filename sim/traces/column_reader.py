@@ -181,9 +181,11 @@ class ColumnReader:
         unreadable = _mask(each is None for each in found)
         aware = _mask(each is not None and each.tzinfo is not None for each in found)
         first_aware = bool(aware[np.argmin(unreadable)]) if len(aware) else False
-        self.flag(key, unreadable & given,
-                  "is not a timestamp such as 2020-03-18 04:01:39; map a column of seconds "
-                  "as workload.columns.submit_s instead")  # fmt: skip
+        rule = ("is not a timestamp such as 2020-03-18 04:01:39; map a column of seconds "
+                "as workload.columns.submit_s instead")  # fmt: skip
+        if form is not None:
+            rule = f"is not in the form {form!r}; correct workload.reader.time_format"
+        self.flag(key, unreadable & given, rule)
         rule = "has a time zone where the first row has none, or the reverse; use one form"
         self.flag(key, ~unreadable & (aware != first_aware), rule)
         return np.where(given, np.array([_seconds(each) for each in found], np.float64), np.nan)
@@ -235,9 +237,7 @@ class ColumnReader:
         known = {word.lower(): value for word, value in meaning.items()}
         if blank is not None:
             known[""] = blank
-        texts = self.raw(key)
-        if first_word:
-            texts = [text.partition(" ")[0] for text in texts]
+        texts = [text.partition(" ")[0] if first_word else text for text in self.raw(key)]
         codes = [known.get(text.lower()) for text in texts]
         unknown = _mask(code is None for code in codes)
         self.flag(key, unknown, f"is unknown; known are {', '.join(meaning)}")

@@ -3,6 +3,7 @@
 import csv
 import io
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
+from sim.errors import TraceError
 from sim.jobs import (
     CANCELLED,
     COMPLETED,
@@ -130,6 +132,8 @@ PART = (
 )
 UNIT = "is over 3,000 years; map milliseconds as submit_time, with reader.time_format=milliseconds"
 FORM = "is not ISO 8601; give its form, such as workload.reader.time_format='%d.%m.%Y %H:%M'"
+NO_DAY = "is no day of the calendar, or no time of a day; correct it"
+ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?", re.ASCII)
 DIGITS_OF_A_DATE = 4
 
 
@@ -158,6 +162,7 @@ def tell_other_forms(
     _tell(reader, "duration_s", lambda text: text == "", EMPTY)
     _tell(reader, "num_gpus", _is_part, PART)
     if time_format is None:
+        _tell(reader, "submit_time", _is_no_day, NO_DAY)
         _tell(reader, "submit_time", _is_other_date, FORM)
         for key in SUBMIT:
             _tell(reader, key, lambda text: _is_number(text) and float(text) > LONGEST_S, UNIT)
@@ -190,6 +195,10 @@ def _is_clock(text: str) -> bool:
 
 def _is_date(text: str) -> bool:
     return not _is_number(text) and not _is_clock(text) and moment(text) is not None
+
+
+def _is_no_day(text: str) -> bool:
+    return ISO.fullmatch(text) is not None and moment(text) is None
 
 
 def _is_other_date(text: str) -> bool:
@@ -248,6 +257,11 @@ class CsvReader:
         )
         _tell_unread(table, wanted)
         reader = ColumnReader(table)
+        if self.time_format is not None and reader.has("submit_s"):
+            raise TraceError(
+                f"workload.reader.time_format is {self.time_format!r}, but {path} has submissions "
+                f"in seconds; set it to null, or map workload.columns.submit_time=NAME"
+            )
         seconds = wanted.get("submit_s")
         tell_other_forms(
             reader,

@@ -97,8 +97,9 @@ def _streams(seed: int, kind: int, index: int) -> Streams:
 
 
 def _root(seed: int, *key: int) -> np.random.SeedSequence:
-    if seed < 0 or key[-1] < 0:
-        raise TraceError(f"seed is {seed} and window index is {key[-1]}; both must be 0 or more")
+    for name, value in (("seed", seed), ("window", key[-1])):
+        if value < 0:
+            raise TraceError(f"{name} is {value}; it must be 0 or more")
     return np.random.SeedSequence(entropy=seed, spawn_key=key)
 
 

@@ -55,6 +55,12 @@ def test_a_file_against_itself_is_no_distance(done, made):
     assert max(known, default=0.0) < 1e-12
 
 
+def test_a_key_of_the_generated_side_is_named_by_its_section(start, made):
+    outcome = start("compare_traces", f"real.path={made}", "generated.num_jobs=-1")
+    outcome.failed_with("generated.num_jobs is -1")
+    assert "workload.num_jobs" not in outcome.err
+
+
 def test_one_part_of_the_real_trace(done, made):
     outcome = done("compare_traces", f"real.path={made}", "part=train", "draws=1")
     found = json.loads((outcome.folder / "likeness.json").read_text())
@@ -114,7 +120,8 @@ def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_pat
     ("program", "words", "told"),
     [
         ("compare_traces", (), ("real.path",)),
-        ("compare_traces", ("real.path=none.csv",), ("none.csv",)),
+        ("compare_traces", ("real.path=none.csv",), ("none.csv", "set real.path to")),
+        ("compare_traces", ("real.path=workload.csv",), ("workload.csv: cannot be read",)),
         ("compare_traces", ("real.path=x.csv", "draws=0"), ("draws is 0",)),
         ("compare_traces", ("real.path=x.csv", "part=tests"), ("part is 'tests'", "validation")),
         ("compare_traces", ("real.path=x.csv", "real.load=0.5"), ("real.load is 0.5", "null")),

@@ -74,6 +74,22 @@ def test_a_form_of_time_and_submit_time_alone(file: Path) -> None:
     assert trace.submit_s.tolist() == [0]
 
 
+def test_a_form_that_does_not_fit_is_named(file: Path) -> None:
+    rows = "job_id,when,num_gpus,duration_s\na,18.03.2020 04:00,1,1\n"
+    with pytest.raises(TraceError, match=r"is not in the form '%d/%m/%Y'; correct .*time_format"):
+        read(file, rows, more={"submit_time": "when"}, time_format="%d/%m/%Y")
+    seconds = "job_id,submit_s,num_gpus,duration_s\na,0,1,1\n"
+    with pytest.raises(TraceError, match=r"time_format is '%d', but .*jobs.csv has submissions in"):
+        read(file, seconds, time_format="%d")
+
+
+@pytest.mark.parametrize("text", ["2025-02-30 00:00:00", "2025-02-28T25:00", "2025-13-01"])
+def test_a_day_that_does_not_exist_is_called_that(text: str, file: Path) -> None:
+    rows = f"job_id,when,num_gpus,duration_s\na,{text},1,1\n"
+    with pytest.raises(TraceError, match=f"'{text}' is no day of the calendar"):
+        read(file, rows, more={"submit_time": "when"})
+
+
 def test_submissions_in_milliseconds(file: Path) -> None:
     rows = "job_id,when,num_gpus,duration_s\na,1700000000000,1,1\nb,1700000060500,1,1\n"
     trace = read(file, rows, more={"submit_time": "when"}, time_format="milliseconds")

@@ -258,7 +258,7 @@ def test_unknown_parts_negative_seeds_and_short_parts_are_named(file: Path) -> N
     for key, words in (
         ({"part": "tests"}, "part 'tests' is unknown; did you mean 'test'"),
         ({"seed": -1}, "seed is -1"),
-        ({"index": -2}, "window index is -2"),
+        ({"index": -2}, "window is -2; it must"),
         ({"part": "validation"}, "needs 100 jobs, this part has 60"),
     ):
         call = {"part": "train", "index": 0, "seed": 0, **key}
