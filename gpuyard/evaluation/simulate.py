@@ -53,7 +53,7 @@ from sim.report.run_tables import (
     server_columns,
 )
 from sim.report.summary import headline, summarise
-from sim.report.timeline import gpu_lists
+from sim.report.timeline import gpu_lists, span_s
 from sim.run import Run
 
 log = logging.getLogger(__name__)
@@ -194,6 +194,11 @@ def check_outputs(config: Mapping[str, Any]) -> None:
             hint = nearest(str(name), FIGURES) or f"one of {', '.join(FIGURES)}"
             raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
     check_seconds(config, "figure_at_s")
+    if config["figure_at_s"] is not None and "heatmap" not in figures:
+        raise ConfigError(
+            f"figure_at_s is {config['figure_at_s']}, but no heat map is drawn; add "
+            "figures=[heatmap]"
+        )
     job = config["explain"]
     if job is not None and (isinstance(job, bool) or not isinstance(job, str | int | float)):
         raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
@@ -221,6 +226,9 @@ def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
     elif name == "heatmap":
         from sim.report.figure_gpus import heatmap
 
+        first_s, last_s = span_s(run)
+        if at_s is not None and not first_s <= at_s <= last_s:
+            log.warning("figure_at_s is %s, outside the run, %s to %s s", at_s, first_s, last_s)
         heatmap(run, path=path, at_s=at_s)
     else:
         from sim.report.figures import utilisation_queue
@@ -245,6 +253,8 @@ def replay_log(cfg: DictConfig) -> None:
     folder = Path(str(config["path"]))
     replay = Replay(read_recorded(folder), max_tenants=_max_tenants(folder))
     stops = _chosen(replay, config)
+    if not len(stops):
+        print("no event is of that job and time")
     if config["interactive"] and sys.stdin.isatty():
         walk(replay, stops, lambda event: _show(replay, event, config["heatmap"]))
     else:
@@ -307,6 +317,9 @@ def _check_stops(config: Mapping[str, Any]) -> None:
     """
     check_count("every", config["every"])
     check_seconds(config, "from_s", "to_s")
+    from_s, to_s = config["from_s"], config["to_s"]
+    if None not in (from_s, to_s) and to_s < from_s:
+        raise ConfigError(f"to_s is {to_s}, before from_s, {from_s}")
     check_flags(config, "heatmap", "interactive")
 
 

@@ -1,6 +1,7 @@
 """From OmegaConf to plain values, their rules, and objects: the only place where they meet."""
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import partial
@@ -284,9 +285,10 @@ def check_count(place: str, value: object, *, null: bool = False) -> None:
 
 
 def check_seconds(config: Mapping[str, Any], *keys: str) -> None:
-    """Raise ConfigError if the value of a key is neither a number nor null."""
+    """Raise ConfigError if the value of a key is neither a finite number nor null."""
     for key in keys:
-        if type(config[key]) not in {int, float, type(None)}:
+        value = config[key]
+        if type(value) not in {int, float, type(None)} or not math.isfinite(value or 0.0):
             raise ConfigError(f"{key} is {config[key]!r}; it must be a number of seconds or null")
 
 

@@ -194,18 +194,20 @@ def read_recorded(folder: Path) -> Recorded:
     if not folder.is_dir():
         raise ReportError(f"{folder}: there is no such folder; path=FOLDER names that of a run")
     events = read_parquet(
-        folder / EVENTS_FILE, ("time_s", "kind", "job", "partition", "gpus"), fix=FIX
+        folder / EVENTS_FILE, ("time_s", "kind", "job", "job_id", "partition", "gpus"), fix=FIX
     )
     servers = read_parquet(
         folder / SERVERS_FILE, ("name", "rack", "partition", "first_gpu", "gpus"), fix=FIX
     )
-    jobs = read_parquet(folder / "jobs.parquet", ("job_id", "num_gpus"), fix=FIX)
     path = folder / "jobs.parquet"
+    jobs = read_parquet(path, ("job_id", "num_gpus", "submit_s", "start_s", "finish_s"), fix=FIX)
     least = _or_else(path, "least_gpus", jobs["num_gpus"])
     most = _or_else(path, "most_gpus", jobs["num_gpus"])
     blocked = _or_else(path, "blocked", np.zeros(len(jobs["job_id"]), dtype=np.bool_))
+    log = _log(folder / EVENTS_FILE, events, len(jobs["job_id"]))
+    _check_of_one_run(folder / EVENTS_FILE, log, events["job_id"], jobs, servers["partition"])
     return Recorded(
-        log=_log(folder / EVENTS_FILE, events, len(jobs["job_id"])),
+        log=log,
         job_id=jobs["job_id"],
         least_gpus=least,
         most_gpus=most,
@@ -215,6 +217,34 @@ def read_recorded(folder: Path) -> Recorded:
         server_partition=servers["partition"],
         server_first_gpu=np.append(servers["first_gpu"], servers["gpus"].sum()),
     )
+
+
+def _check_of_one_run(
+    path: Path, log: EventLog, names: TextArray, jobs: dict[str, Any], homes: IntArray
+) -> None:
+    """Refuse events that are not of these jobs and servers, or not at their times."""
+    of_jobs = log.job >= 0
+    found = jobs["job_id"][log.job[of_jobs]]
+    bad = ~np.isfinite(log.time_s) | (log.partition < 0) | (log.partition > homes.max())
+    bad[of_jobs] |= names[of_jobs] != found
+    ends = np.isin(log.kind, (Kind.FINISH, Kind.WITHDRAW))
+    first = np.full(len(jobs["job_id"]), len(log.kind))
+    starts = np.flatnonzero(log.kind == Kind.START)
+    np.minimum.at(first, log.job[starts], starts)
+    once = np.isin(np.arange(len(log.kind)), first)
+    arrivals = log.kind == Kind.ARRIVAL
+    for column, rows in (("submit_s", arrivals), ("start_s", once), ("finish_s", ends)):
+        bad[rows] |= log.time_s[rows] != jobs[column][log.job[rows]]
+    if bad.any():
+        event = int(np.argmax(bad))
+        raise ReportError(
+            f"{path}: event {event} (t={log.time_s[event]} s, job {names[event]}, partition "
+            f"{log.partition[event]}) is not of {path.with_name('jobs.parquet')}; {FIX}"
+        )
+    absent = np.setdiff1d(np.arange(len(first)), log.job[arrivals])
+    if len(absent):
+        name = jobs["job_id"][absent[0]]
+        raise ReportError(f"{path}: {len(absent)} jobs have no arrival, job {name} first; {FIX}")
 
 
 def _or_else(path: Path, column: str, otherwise: npt.NDArray[T]) -> npt.NDArray[T]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -98,6 +99,8 @@ def test_who_has_read_enough_hears_nothing_more(logged, words, unbuffered):
         (("every=0",), ("every is 0", "whole number from 1")),
         (("from_s=soon",), ("from_s is 'soon'", "number of seconds")),
         (("interactive=maybe",), ("interactive is 'maybe'",)),
+        (("from_s=nan",), ("from_s is nan", "number of seconds")),
+        (("from_s=9", "to_s=3"), ("to_s is 3, before from_s, 9",)),
         (("path=nowhere",), ("nowhere", "no such folder")),
         (("jobb=z",), ("jobb",)),
     ],
@@ -124,6 +127,27 @@ def test_an_inconsistent_log_is_told_with_its_event(start, logged):
     outcome = start("replay", f"path={logged}", "heatmap=false")
     outcome.failed_with(f"event {number}", "forward of job c", "running, not waiting")
     assert f"#{number - 1} " in outcome.out  # what was right is shown
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value"),
+    [("time_s", 1, np.nan), ("time_s", 0, -5.0), ("time_s", -1, 1e9), ("job_id", 0, "z"),
+     ("partition", 0, 5)],
+)  # fmt: skip
+def test_events_that_are_not_of_the_jobs_beside_them_are_named(
+    start, logged, column: str, row: int, value: object
+):
+    events = pd.read_parquet(logged / "events.parquet")
+    row = row % len(events)
+    events.loc[row, column] = value
+    events.to_parquet(logged / "events.parquet", index=False)
+    start("replay", f"path={logged}").failed_with(f"event {row} (t=", "is not of", "jobs.parquet")
+
+
+def test_jobs_without_an_event_are_named(start, logged):
+    events = pd.read_parquet(logged / "events.parquet")
+    events[:0].to_parquet(logged / "events.parquet", index=False)
+    start("replay", f"path={logged}").failed_with("4 jobs have no arrival, job a first")
 
 
 def press(keys: str, *words: str) -> str:
@@ -158,6 +182,9 @@ def test_wishes_of_simulate_are_checked_before_it_runs(start, trace):
         "figures has 'gant'", "gantt"
     )
     start("simulate", *SMALL, f"workload.path={trace}", "figure_at_s=noon").failed_with("noon")
+    start("simulate", *SMALL, f"workload.path={trace}", "figure_at_s=5").failed_with(
+        "figure_at_s is 5, but no heat map is drawn", "figures=[heatmap]"
+    )
     start("simulate", *SMALL, f"workload.path={trace}", "perfetto=1").failed_with("perfetto is 1")
 
 
