@@ -312,7 +312,8 @@ def utilisation_queue(
     if not timelines:
         raise ReportError(f"no runs to draw in {path.name}; give at least one")
     shown = dict(list(timelines.items())[:MOST_SCHEDULERS])
-    unit = axis_unit_for(max(float(line.time_s[-1]) for line in shown.values()))
+    last_s = max(float(line.time_s[-1]) for line in shown.values())
+    unit = axis_unit_for(last_s)
     figure = new_figure(8.5, 5.4)
     above, below = figure.subplots(2, 1, sharex=True)
     known = {} if runs is None else looks(runs)
@@ -322,7 +323,7 @@ def utilisation_queue(
         above.step(*_coarser(time, line.gpu_util_frac), where="post", label=name, **look)
         below.step(time, line.queue_jobs, where="post", **look)
     _dress_figure_utilisation(above, below, unit)
-    below.set_xlim(0, max(float(line.time_s[-1]) for line in shown.values()) / unit.length_s)
+    below.set_xlim(0, last_s / unit.length_s or 1.0)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     if len(timelines) > len(shown):
         below.annotate(
