@@ -107,8 +107,15 @@ class _Instant:
         mine[self.view.servers] = self.view.server_closed[self.view.servers] == 0
         return np.where(mine, empty, 0)
 
-    def lacking(self, room: IntArray) -> Told:
-        """Why fewer GPUs are free than the gang wants."""
+    def lacking(self, room: IntArray, usable: IntArray) -> Told | None:
+        """Why the job could use fewer GPUs than its gang wants; None: it could use enough.
+
+        `room` and `usable`: (S,) free GPUs, and those of them that it could use.
+        """
+        if usable.sum() >= self.gang:
+            return None
+        if room.sum() >= self.gang:
+            return Reason.ROOM, "", True
         view = self.view
         size = view.topology.gpus_per_server[view.servers]
         closed = view.server_closed[view.servers] > 0
@@ -227,13 +234,11 @@ class QueueJudge:
             )
         else:
             slots = occupancy.exclusive(now.view, now.job)
-        if slots.usable_per_server.sum() < now.gang:
-            if room.sum() >= now.gang:
-                return Reason.ROOM, "", True
-            reason, words, certain = now.lacking(room)
-            if reason is Reason.NO_GPUS and isinstance(child, PreemptiveScheduler):
-                words = "those who run come before it, or would give too few"
-            return reason, words, certain
+        lacking = now.lacking(room, slots.usable_per_server)
+        if lacking is not None:
+            if lacking[0] is Reason.NO_GPUS and isinstance(child, PreemptiveScheduler):
+                return Reason.NO_GPUS, "those who run come before it, or would give too few", True
+            return lacking
         gpus = child.sharing.place(now.view, occupancy, now.job, child.placer, child.rng)
         if gpus is None:
             return _no_place(now, child.placer, child.patient)
@@ -287,8 +292,9 @@ class ASrptJudge:
             return Reason.VIRTUAL, "its virtual machine has not completed the job yet", True
         if len(ahead) and not scheduler.skip_blocked:
             return Reason.BEHIND, f"{named(self._run, ahead[:1])} blocks it", True
-        if room.sum() < now.gang:
-            return now.lacking(room)
+        lacking = now.lacking(room, occupancy.exclusive(view, job).usable_per_server)
+        if lacking is not None:
+            return lacking
         rng = np.random.default_rng(0)
         if place_alone(view, occupancy, job, scheduler.placer, rng) is None:
             return _no_place(now, scheduler.placer, scheduler.patient)
@@ -311,16 +317,21 @@ class PolicyJudge:
         if self._run.jobs.elastic is not None:  # it may run on fewer
             now.gang = int(self._run.jobs.elastic.least_gpus[job])
         rank = int(np.searchsorted(now.view.queued, job)) + 1
-        before, after = now.room(now.occupancy(set()).tenants), now.room(view.tenants)
-        return now.seen(rank, before, self._told(now, before, after))
+        before = now.occupancy(set())
+        room = now.room(before.tenants)
+        return now.seen(rank, room, self._told(now, before, room))
 
-    def _told(self, now: _Instant, before: IntArray, after: IntArray) -> Told:
-        if before.sum() < now.gang:
-            return now.lacking(before)
+    def _told(self, now: _Instant, before: Occupancy, room: IntArray) -> Told:
+        view, job = now.view, now.job
+        after = now.occupancy(set(now.starts.tolist()))
+        lacking = now.lacking(room, before.exclusive(view, job).usable_per_server)
+        if lacking is not None:
+            return lacking
         others = f"it started {named(self._run, now.starts)}" if len(now.starts) else ""
-        if after.sum() < now.gang:
+        left = after.exclusive(view, job).usable_per_server
+        if left.sum() < now.gang:
             return Reason.CHOSEN, others, False
-        spread = f"{after.sum()} GPUs stayed free, at most {after.max()} on one server"
+        spread = f"{left.sum()} GPUs stayed free, at most {left.max()} on one server"
         if self._declines:
             return Reason.COMPACT, f"it declined what was free: {spread}", True
         return Reason.CHOSEN, "; ".join(filter(None, [others, spread])), False

@@ -151,6 +151,21 @@ def test_what_a_policy_chose_is_marked_as_derived(told):
     assert "~ derived" in outcome.out
 
 
+# Server 0 has p100s and server 1 v100s, which big fills until it ends; want may use no others.
+TYPED = (
+    "topology.gpu_types=[p100,v100]", "workload.columns.gpu_types=gpu_types", "estimator=oracle",
+)  # fmt: skip
+TYPES = HEAD.replace("\n", ",gpu_types\n") + "big,0,8,1000,v100\nwant,600,4,10,v100\n"
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "a_srpt", "dally", "themis"])
+def test_what_is_free_is_of_another_type(told, scheduler):
+    _, rows = told(TYPES, "want", f"scheduler={scheduler}", *TYPED)
+    waits = [row for row in rows if row["decisions"] and row["reason"] != "held back by its order"]
+    assert {row["reason"] for row in waits} == {"no cores, memory or GPUs of its type"}
+    assert all(row["certain"] and row["free_gpus_most"] == 8 for row in waits)
+
+
 @pytest.mark.slow
 def test_nothing_else_changes(done, tmp_path):
     (tmp_path / "jobs.csv").write_text(LAS)
