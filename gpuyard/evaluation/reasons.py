@@ -20,6 +20,7 @@ from sim.engine.composed import (
     own_code,
 )
 from sim.engine.occupancy import ANY_SPEED, Occupancy
+from sim.kernel.free_gpus import workers_for
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
 from sim.run import Kind, Run
@@ -114,19 +115,26 @@ class _Instant:
         """
         if usable.sum() >= self.gang:
             return None
-        if room.sum() >= self.gang:
-            return Reason.ROOM, "", True
         view = self.view
-        size = view.topology.gpus_per_server[view.servers]
-        closed = view.server_closed[view.servers] > 0
-        if size.sum() < self.gang:
-            return Reason.CAP, f"it has {size.sum()} GPUs, the job wants {self.gang}", True
-        away = int(size[closed].sum())
-        if away and room.sum() + away >= self.gang:
-            servers = np.count_nonzero(closed)
-            words = f"{away} GPUs of {servers} server{'s' if servers > 1 else ''}"
+        size = int(view.topology.gpus_per_server[view.servers].sum())
+        if size < self.gang:
+            return Reason.CAP, f"it has {size} GPUs, the job wants {self.gang}", True
+        away = self._away()
+        if usable.sum() + away.sum() >= self.gang:
+            servers = np.count_nonzero(away)
+            words = f"{away.sum()} GPUs of {servers} server{'s' if servers > 1 else ''}"
             return Reason.DOWN, words, True
-        return Reason.NO_GPUS, "", True
+        return Reason.ROOM if room.sum() >= self.gang else Reason.NO_GPUS, "", True
+
+    def _away(self) -> IntArray:
+        """(S,) GPUs that the job could use of servers that are away, on which nobody is."""
+        state, gpus = self.view.state, np.zeros(self.view.topology.num_servers, dtype=np.int64)
+        for server in self.view.servers[self.view.server_closed[self.view.servers] > 0].tolist():
+            row = state.server[server]
+            size = row["last_gpu"] - row["first_gpu"]
+            own = row["gpu_type"], row["cpu_milli"], row["memory_mib"]
+            gpus[server] = workers_for(state.job[self.job], size, *own)
+        return gpus
 
     def seen(self, rank: int, room: IntArray, told: Told) -> Look:
         """The look with its numbers."""

@@ -23,6 +23,11 @@ SMALL = (
     "topology=small_leaf_spine", "topology.servers=2", "topology.servers_per_rack=1",
     "interference=none", "network=none", "workload=csv",
 )  # fmt: skip
+# Server 0 has p100s and server 1 v100s, which big fills until it ends; want may use no others.
+TYPED = (
+    "topology.gpu_types=[p100,v100]", "workload.columns.gpu_types=gpu_types", "estimator=oracle",
+)  # fmt: skip
+TYPES = HEAD.replace("\n", ",gpu_types\n") + "big,0,8,1000,v100\nwant,600,4,10,v100\n"
 COLUMNS = [
     "time_s", "until_s", "decisions", "reason", "words", "certain", "partition", "rank_first",
     "rank_last", "waiting_most", "free_gpus_least", "free_gpus_most", "server_gpus_most",
@@ -137,6 +142,23 @@ def test_servers_are_down(told, tmp_path):
     assert rows[1]["words"] == "8 GPUs of 1 server"
 
 
+@pytest.mark.parametrize(
+    ("trace", "server", "reason"),
+    [
+        ("big,0,8,1000,v100\nwant,10,4,100,v100\n", 0, "no GPUs free"),
+        ("other,0,1,1000,p100\nwant,10,4,100,v100\n", 1, "servers are down"),
+    ],
+)
+def test_only_servers_that_the_job_may_use_can_be_missed(told, tmp_path, trace, server, reason):
+    (tmp_path / "down.csv").write_text(
+        f"time_s,server,change\n5,{server},fail\n600,{server},open\n"
+    )
+    outages = ("outages=file", f"outages.path={tmp_path / 'down.csv'}")
+    skips = ("scheduler=fifo", "scheduler.skip_blocked=true")
+    _, rows = told(HEAD.replace("\n", ",gpu_types\n") + trace, "want", *skips, *outages, *TYPED)
+    assert short(rows)[1][:3] == (reason, 10, 600)
+
+
 def test_the_order_of_a_srpt_holds_a_job_back(told):
     trace = HEAD + "a,0,16,100\nb,1,4,40\n"
     _, rows = told(trace, "b", "scheduler=a_srpt", "estimator=oracle")
@@ -149,13 +171,6 @@ def test_what_a_policy_chose_is_marked_as_derived(told):
     derived = [row for row in rows if not row["certain"]]
     assert {row["reason"] for row in derived} == {"the policy chose otherwise"}
     assert "~ derived" in outcome.out
-
-
-# Server 0 has p100s and server 1 v100s, which big fills until it ends; want may use no others.
-TYPED = (
-    "topology.gpu_types=[p100,v100]", "workload.columns.gpu_types=gpu_types", "estimator=oracle",
-)  # fmt: skip
-TYPES = HEAD.replace("\n", ",gpu_types\n") + "big,0,8,1000,v100\nwant,600,4,10,v100\n"
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "a_srpt", "dally", "themis"])
