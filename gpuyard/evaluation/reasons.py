@@ -19,7 +19,7 @@ from sim.engine.composed import (
     QueueScheduler,
     own_code,
 )
-from sim.engine.occupancy import ANY_SPEED, Occupancy
+from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.kernel.free_gpus import workers_for
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
@@ -56,7 +56,8 @@ def judge_of(scheduler: Scheduler, run: Run) -> Judge:
         return QueueJudge(inner, run, steals=False)
     if isinstance(inner, ASrpt):
         return ASrptJudge(inner, run)
-    return PolicyJudge(run, declines=isinstance(inner, Dally))
+    shares = bool(getattr(inner, "shares", False))
+    return PolicyJudge(run, declines=isinstance(inner, Dally), shares=shares)
 
 
 class _Instant:
@@ -315,9 +316,12 @@ class PolicyJudge:
     rank_rule = BY_SUBMISSION
     sorts = False
 
-    def __init__(self, run: Run, *, declines: bool) -> None:
-        """With `declines` a job is offered all that is free, and may decline it."""
-        self._run, self._declines = run, declines
+    def __init__(self, run: Run, *, declines: bool, shares: bool) -> None:
+        """With `declines` a job is offered all that is free, and may decline it.
+
+        With `shares` it may also be put beside others.
+        """
+        self._run, self._declines, self._shares = run, declines, shares
 
     def look(self, view: ClusterView, job: int) -> Look:
         """What was free when the decision began, and what it made of it."""
@@ -334,6 +338,9 @@ class PolicyJudge:
         after = now.occupancy(set(now.starts.tolist()))
         lacking = now.lacking(room, before.exclusive(view, job).usable_per_server)
         if lacking is not None:
+            beside = self._shares and SHARING_NEEDS in view.granted
+            if beside and before.shared(view, job, ANY_SPEED).usable_per_server.sum() >= now.gang:
+                return Reason.CHOSEN, "it could have shared", False
             return lacking
         others = f"it started {named(self._run, now.starts)}" if len(now.starts) else ""
         left = after.exclusive(view, job).usable_per_server

@@ -47,6 +47,7 @@ class MarlScheduler:
     """
 
     name = "marl"
+    shares = True  # it may put a job beside others
     needs = NEEDS
 
     def __init__(self, *, checkpoint: str | None, untrained: bool) -> None:

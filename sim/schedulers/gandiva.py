@@ -166,6 +166,7 @@ class Gandiva:
     """
 
     order_name = "gandiva"
+    shares = True  # it may put a job beside others
     preempts = True
     one_queue = True  # it owns the whole cluster
 

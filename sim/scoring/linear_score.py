@@ -41,6 +41,7 @@ class LinearScore:
     """
 
     order_name = "linear_score"
+    shares = True  # it may put a job beside others
 
     def __init__(
         self,

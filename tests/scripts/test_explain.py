@@ -142,6 +142,15 @@ def test_servers_are_down(told, tmp_path):
     assert rows[1]["words"] == "8 GPUs of 1 server"
 
 
+def test_who_may_share_is_not_told_that_no_gpus_are_free(told):
+    trace = HEAD + "a,0,8,1000\nb,1,8,1000\nc,2,16,500\n"
+    _, rows = told(trace, "c", "scheduler=linear_score", "estimator=oracle", "agents.count=1")
+    assert (rows[1]["reason"], rows[1]["certain"]) == ("the policy chose otherwise", False)
+    assert rows[1]["words"] == "it could have shared"
+    _, rows = told(trace, "c", "scheduler=gavel")
+    assert not any("shared" in row["words"] for row in rows)
+
+
 @pytest.mark.parametrize(
     ("trace", "server", "reason"),
     [
