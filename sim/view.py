@@ -16,7 +16,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import SignalError, nearest
 from sim.jit import kernel
 from sim.jobs import JobTable
-from sim.kernel.allocation import Spares
+from sim.kernel.allocation import Seated, Spares
 from sim.kernel.layout import RUNNING, State
 from sim.physics.physics import Physics
 from sim.topology.topology import Topology
@@ -276,7 +276,7 @@ def _view_of(fields: Mapping[str, Any], **others: Any) -> ClusterView:
     return view
 
 
-def held_in(state: State) -> dict[str, Any]:
+def held_in(state: Seated) -> dict[str, Any]:
     """Fields of a view that say who holds what: windows on `state`."""
     return {
         "tenants": read_only(state.gpu["tenants"]),

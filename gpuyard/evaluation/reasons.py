@@ -89,6 +89,9 @@ class _Instant:
         if len(starts):
             running = running[~np.isin(running, starts)]
         self.view = ClusterView(**{**here.__dict__, "queued": queue, "running": running})
+        if len(self.starts):  # orders may go by what is free
+            self._offered = self.occupancy(set())
+            self.view = self._offered.shown(self.view)
 
     def waiting(self, jobs: IntArray) -> IntArray:
         """Those of `jobs` who still wait."""

@@ -20,7 +20,7 @@ from sim.kernel.allocation import (
     vacate_all,
 )
 from sim.physics.mix_table import empty_tenants
-from sim.view import ClusterView, Signal, Slots
+from sim.view import ClusterView, Signal, Slots, held_in
 
 SHARING_NEEDS = Signal.PROFILE | Signal.INTERFERENCE
 ANY_SPEED = 0.0  # `least_speed` that every pair exceeds
@@ -51,6 +51,11 @@ class Occupancy:
         twin._copy = self._spares.taken(self._allocation)
         twin._allocation = twin._copy.allocation
         return twin
+
+    def shown(self, view: ClusterView) -> ClusterView:
+        """`view` with who holds what as it is here, for as long as this copy is kept."""
+        held = held_in(self._allocation) | {"spares": view.spares}
+        return ClusterView(**{**view.__dict__, **held})
 
     @property
     def tenant(self) -> IntArray:

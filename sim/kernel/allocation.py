@@ -45,7 +45,7 @@ class Allocation(Handle):
 Seated = State | Allocation  # members of one name are alike
 
 
-def allocation_of(state: State) -> Allocation:
+def allocation_of(state: Seated) -> Allocation:
     """The state's own arrays."""
     return Allocation(**{each.name: getattr(state, each.name) for each in fields(Allocation)})
 
@@ -362,7 +362,7 @@ class Copied(NamedTuple):
 class Spares:
     """Copies of what one state says of who holds what, made once and used again and again."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: Seated) -> None:
         """Nothing is copied before somebody asks."""
         self._allocation = allocation_of(state)
         self.spare: list[Copied] = []  # that nobody looks at

@@ -142,6 +142,15 @@ def test_servers_are_down(told, tmp_path):
     assert rows[1]["words"] == "8 GPUs of 1 server"
 
 
+def test_an_order_by_what_is_free_is_asked_as_of_before_the_starts(told):
+    trace = HEAD + "k,0,7,1000\nm,0,1,100\nlong,10,1,5000\nbrief,20,1,400\n"
+    tetris = ("scheduler=tetris", "estimator=oracle", "agents.count=1", "topology.servers=1")
+    _, rows = told(trace, "long", *tetris)
+    waits = next(row for row in rows if row["decisions"])
+    assert (waits["reason"], waits["until_s"], waits["certain"]) == ("no GPUs free", 500, True)
+    assert (waits["rank_last"], waits["free_gpus_most"]) == (2, 0)
+
+
 def test_who_may_share_is_not_told_that_no_gpus_are_free(told):
     trace = HEAD + "a,0,8,1000\nb,1,8,1000\nc,2,16,500\n"
     _, rows = told(trace, "c", "scheduler=linear_score", "estimator=oracle", "agents.count=1")
