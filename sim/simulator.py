@@ -82,8 +82,11 @@ class Recorder:
         state, world = self._state, self._state.world
         self._rows.append(state.log[: int(world["num_logged"][0])].copy())
         self._gpus.append(state.log_gpus[: int(world["num_logged_gpus"][0])].copy())
-        world["num_logged"] = 0
-        world["num_logged_gpus"] = 0
+        world["num_logged"] = world["num_logged_gpus"] = 0
+
+    def __len__(self) -> int:
+        """Events so far."""
+        return sum(map(len, self._rows)) + int(self._state.world["num_logged"][0])
 
     def log(self) -> EventLog:
         """The whole log so far."""
@@ -254,6 +257,10 @@ class Simulator:
             self.flush()
         if verdict != LEGAL:
             raise refusal(verdict, job, what, self.state, self.jobs)
+
+    def num_events(self) -> int:
+        """That were logged so far."""
+        return len(self._recorder)
 
     def finished(self) -> int:
         """Jobs that are done or withdrawn."""

@@ -23,11 +23,11 @@ from sim.kernel.step import FULL, PAUSE
 from sim.protocols import EVERY, Loop, Scheduler
 from sim.report.replay import ranges
 from sim.report.run_tables import server_names
-from sim.report.timeline import QUEUES_AGAIN, blocked_at_arrival
+from sim.report.timeline import blocked_at_arrival
 from sim.run import Kind, Run
 from sim.simulator import Simulator
 
-WAITS_AFTER = (Kind.ARRIVAL, Kind.READY, Kind.FORWARD, *QUEUES_AGAIN)
+Told = tuple[int, Look]  # events of the run before it
 MOST_COMPARED = 20_000  # ids among which the nearest is looked for
 MOST_SERVERS = 4  # that are named
 SORTING = 20  # times as long as reading a queue takes putting it in order
@@ -129,7 +129,7 @@ def _nearest_few(job: str, names: list[str]) -> list[str]:
 
 def _looks(
     run: Run, game: Game, scheduler: Scheduler, row: int, seed: int, compiled: bool
-) -> tuple[list[Look], int]:
+) -> tuple[list[Told], int]:
     """What decisions say after which the job waits, and that it is one in so many at the end.
 
     A look costs as much as the queue is long. Where all of them would take minutes, every other
@@ -153,8 +153,8 @@ def _looks(
     for now_s in halts:
         if status[row] == QUEUED:
             if waits % stride == 0:
-                looks.append(judge.look(views.view(), row))
-                seen += looks[-1].waiting * (SORTING if judge.sorts else 1)
+                looks.append((simulator.num_events(), judge.look(views.view(), row)))
+                seen += looks[-1][1].waiting * (SORTING if judge.sorts else 1)
                 if seen > ENTRIES_A_STRIDE:
                     stride, seen = 2 * stride, 0
             waits += 1
@@ -224,34 +224,26 @@ def _events(run: Run, row: int) -> IntArray:
     return events
 
 
-def _timeline(run: Run, row: int, looks: list[Look]) -> list[Row]:
-    """Events and merged looks in order of time."""
+def _timeline(run: Run, row: int, looks: list[Told]) -> list[Row]:
+    """Events and merged looks, each look after the events before it: an instant may have many."""
     log, events = run.log, _events(run, row).tolist()
     rows: list[Row] = []
     waiting: list[Look] = []
     at = 0
 
-    def emit(last: int) -> None:
-        """Events up to number `last` of the job's own, after the looks before them."""
+    def emit(until: int) -> None:
+        """The job's own among the first `until` events of the run, after the looks before them."""
         nonlocal at, waiting
-        while at <= last:
+        while at < len(events) and events[at] < until:
             rows.extend(merged(waiting, float(log.time_s[events[at]])))
             waiting = []
             rows.append(_event_row(run, row, events[at]))
             at += 1
 
-    waits_after = [
-        (number, float(log.time_s[event]))
-        for number, event in enumerate(events)
-        if log.kind[event] in WAITS_AFTER
-    ]
-    number = 0
-    for look in looks:
-        while number < len(waits_after) and waits_after[number][1] <= look.time_s:
-            emit(waits_after[number][0])
-            number += 1
+    for before, look in looks:
+        emit(before)
         waiting.append(look)
-    emit(len(events) - 1)
+    emit(len(log.kind))
     ends_s = [each.time_s for each in rows[1:]] + [each.time_s for each in rows[-1:]]
     # The wait rows know their ends; an event lasts until what comes next.
     return [

@@ -151,6 +151,22 @@ def test_an_order_by_what_is_free_is_asked_as_of_before_the_starts(told):
     assert (waits["rank_last"], waits["free_gpus_most"]) == (2, 0)
 
 
+def test_looks_and_events_of_one_instant_stand_in_their_order(told):
+    """The policy has several turns an instant; in one of them it forwards the job."""
+    trace = HEAD + "a,0,8,100\nb,0,8,300\nc,2,4,50\nd,2,4,20\ne,2,2,20\nf,2,8,500\n"
+    marl = ("scheduler=marl", "checkpoint=pretrained", "agents.count=2")
+    outcome, rows = told(trace, "e", *marl, "estimator=oracle")
+    assert [(row["reason"], row["partition"]) for row in rows] == [
+        ("submitted", 0),
+        ("the policy chose otherwise", 0),
+        ("forwarded", 1),
+        ("the policy chose otherwise", 1),
+        ("started", 1),
+        ("finished", 1),
+    ]
+    assert "it did not wait" in outcome.out
+
+
 def test_who_may_share_is_not_told_that_no_gpus_are_free(told):
     trace = HEAD + "a,0,8,1000\nb,1,8,1000\nc,2,16,500\n"
     _, rows = told(trace, "c", "scheduler=linear_score", "estimator=oracle", "agents.count=1")
