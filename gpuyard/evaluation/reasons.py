@@ -272,8 +272,8 @@ def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> T
     if patient is None:
         return Reason.FRAGMENTS, f"not where {placer.name} would put {now.gang}", True
     again_s = patient.wake_s(now.view, now.job)
-    until = "" if again_s is None else f" until t={again_s:,.0f} s at most"
-    return Reason.COMPACT, f"{placer.name} takes no place as spread as what is free{until}", True
+    again = "" if again_s is None else f"; tried again by t={again_s:,.0f} s"
+    return Reason.COMPACT, f"{placer.name} takes no place as spread as what is free{again}", True
 
 
 class ASrptJudge:
