@@ -18,6 +18,7 @@ from gpuyard.launch.terminal import Lines
 from marl.env.game import Game
 from sim.arrays import IntArray, TextArray
 from sim.errors import SimulationError
+from sim.jobs import COMPLETED
 from sim.kernel.layout import QUEUED
 from sim.kernel.step import FULL, PAUSE
 from sim.protocols import EVERY, Loop, Scheduler
@@ -265,10 +266,24 @@ def _event_row(run: Run, row: int, event: int) -> Row:
         words = f"to partition {partition}"
     elif kind == Kind.PREEMPT:
         words = _takers(run, event)
+    elif kind == Kind.WITHDRAW:
+        words = _who_withdrew(run, row, time_s)
     return Row(
         time_s=time_s, until_s=time_s, decisions=0, reason=reason, words=words, certain=True,
         partition=partition,
     )  # fmt: skip
+
+
+def _who_withdrew(run: Run, row: int, time_s: float) -> str:
+    """Its user, or the first parent that ended otherwise than completed."""
+    fates, links = run.jobs.fates, run.jobs.precedence
+    if fates is not None and time_s >= run.jobs.submit_s[row] + fates.withdraw_s[row]:
+        return "its user gave up"
+    assert links is not None and run.outcome is not None
+    parents = links.parents[links.first[row] : links.first[row + 1]]
+    lost = parents[run.outcome[parents] > COMPLETED]  # -1: not over
+    first = lost[np.argmin([_events(run, parent)[-1] for parent in lost])]
+    return f"its parent {run.jobs.job_id[first]} did not complete"
 
 
 def _place(run: Run, gpus: IntArray) -> str:

@@ -105,7 +105,7 @@ class Explanation:
         """Seconds by reason, longest first."""
         found: dict[str, float] = {}
         for row in self.rows:
-            if row.waits and row.until_s > row.time_s:
+            if (row.waits or row.reason is Reason.PARENTS) and row.until_s > row.time_s:
                 found[row.reason] = found.get(row.reason, 0.0) + row.until_s - row.time_s
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 

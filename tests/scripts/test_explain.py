@@ -168,6 +168,38 @@ def test_looks_and_events_of_one_instant_stand_in_their_order(told):
     assert "it did not wait" in outcome.out
 
 
+FAMILY = """job_id,submit_s,num_gpus,duration_s,parents,withdraw_s,outcome
+p,0,8,100,,,failed
+long,0,8,300,,,completed
+kid,10,2,100,p,,completed
+leaver,20,2,100,long,50,completed
+late,30,2,100,long,,completed
+grand,500,2,100,kid,,completed
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "end", "told_of", "until_s"),
+    [
+        ("kid", "withdrawn", "its parent p did not complete", 100),
+        ("grand", "withdrawn", "its parent kid did not complete", 500),
+        ("leaver", "withdrawn", "its user gave up", 70),
+        ("late", "finished", "", 300),
+    ],
+)
+def test_who_waits_for_parents_waits_and_who_is_withdrawn_has_a_cause(
+    told, job, end, told_of, until_s
+):
+    columns = [f"workload.columns.{name}={name}" for name in ("parents", "withdraw_s", "outcome")]
+    outcome, rows = told(FAMILY, job, *columns)
+    assert (rows[-1]["reason"], rows[-1]["words"]) == (end, told_of)
+    assert rows[0]["until_s"] == until_s
+    waits = rows[0]["until_s"] > rows[0]["time_s"]
+    assert ("it did not wait" in outcome.out) is not waits
+    record = json.loads((outcome.folder / "explain.json").read_text())
+    assert record["waited_s"].get("waits for its parents", 0) == until_s - rows[0]["time_s"]
+
+
 def test_who_may_share_is_not_told_that_no_gpus_are_free(told):
     trace = HEAD + "a,0,8,1000\nb,1,8,1000\nc,2,16,500\n"
     _, rows = told(trace, "c", "scheduler=linear_score", "estimator=oracle", "agents.count=1")
