@@ -63,6 +63,14 @@ def ask_of(demands: Demands | None, job: int) -> Ask:
     )
 
 
+def gpus_of_workers(demands: Demands | None, jobs: IntArray) -> FloatArray:
+    """(len(jobs),) GPUs that one worker of each asks for: 1, or the part that it shares."""
+    if demands is None:
+        return np.ones(len(jobs))
+    part: FloatArray = demands.gpu_milli[jobs] / WHOLE_GPU_MILLI
+    return part
+
+
 @dataclass(frozen=True)
 class Elastic(_Columns):
     """Jobs that can run with another number of GPUs than their gang size."""
@@ -207,8 +215,8 @@ class JobTable:
     @property
     def gang_gpus(self) -> FloatArray:
         """(J,) GPUs that the whole gang of each asks for; parts of one count as parts."""
-        milli = WHOLE_GPU_MILLI if self.demands is None else self.demands.gpu_milli
-        return np.asarray(self.num_gpus * milli / WHOLE_GPU_MILLI, dtype=np.float64)
+        gpus: FloatArray = self.num_gpus * gpus_of_workers(self.demands, np.arange(len(self)))
+        return gpus
 
     def __len__(self) -> int:
         """Number of jobs J."""

@@ -13,7 +13,7 @@ from sim.decision import Decision, Start
 from sim.engine.given import attribute, check_part
 from sim.engine.occupancy import Occupancy
 from sim.errors import check_numbers
-from sim.jobs import WHOLE_GPU_MILLI, ask_of
+from sim.jobs import ask_of, gpus_of_workers
 from sim.physics.catalogue import throughputs
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
@@ -31,10 +31,7 @@ def gpus_up(view: ClusterView) -> IntArray:
 
 def worker_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:
     """(len(jobs),) GPUs that one worker of each asks for: 1, or the part that it shares."""
-    if view.jobs.demands is None:
-        return np.ones(len(jobs))
-    part: FloatArray = view.jobs.demands.gpu_milli[jobs] / WHOLE_GPU_MILLI
-    return part
+    return gpus_of_workers(view.jobs.demands, jobs)
 
 
 def gang_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:

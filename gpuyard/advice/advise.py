@@ -59,6 +59,7 @@ log = logging.getLogger(__name__)
 
 FEWEST_BLOCKS = 2
 MOST_BLOCKS = 20  # of a short trace
+FEW_JOBS = 5  # in a block
 JOBS_OF_A_BLOCK = 20  # of a longer one: intervals over single jobs know nothing of queues
 STRETCHED = f"{WHAT_HAPPENED}: workload.load stretches times; it had another load"
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
@@ -273,11 +274,13 @@ def _check_blocks(blocks: int, counted: int) -> None:
     most = max(counted // JOBS_OF_A_BLOCK, MOST_BLOCKS)
     if blocks > most:
         raise ConfigError(
-            f"blocks is {blocks}, too many for {counted} jobs that count: a block should hold "
-            f"{JOBS_OF_A_BLOCK} jobs; set blocks={most} or less"
+            f"blocks is {blocks}, too many for {counted} jobs that count; set blocks={most} or less"
         )
-    if counted < MOST_BLOCKS:
-        log.warning("%d jobs count: intervals over so few single jobs tell little", counted)
+    if counted < FEW_JOBS * blocks:
+        log.warning(
+            "%d jobs count, in %d blocks: intervals over next to single jobs tell little",
+            counted, min(blocks, counted),
+        )  # fmt: skip
 
 
 def _check(config: Mapping[str, Any]) -> None:

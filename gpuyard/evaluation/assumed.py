@@ -48,9 +48,11 @@ def warn_of_unread(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Say which choices of the words the scheduler leaves to its own rule."""
     rule = str(OmegaConf.to_container(cfg["scheduler"], resolve=False))
     for group in ("placer", "sharing"):
-        words = [word for word in overrides if word.startswith((f"{group}=", f"{group}."))]
+        starts = (f"{group}=", f"{group}.")
+        words = [word for word in overrides if word.startswith(starts) and word not in OFF_WORDS]
         if words and f"${{{group}" not in rule:
-            log.warning("%s is not read: the scheduler has a rule of its own", words[0])
+            name = cfg["scheduler"]["_target_"].rpartition(".")[2]
+            log.warning("%s is not read: the scheduler, %s, has a rule of its own", words[0], name)
 
 
 def assumptions(
@@ -187,7 +189,7 @@ def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]
     windows = config.get("windows", 1)
     some = windows > 1 and jobs < all_of < MANY_WINDOWS * windows * among
     if some and experiment.stretches(str(part)) is None:
-        sure = "overlap" if all_of < windows * among else "probably overlap"
+        sure = "overlap" if all_of < windows * among else "may overlap"
         yield (f"{windows} windows of {among} in a row of {all_of} jobs {sure}, which intervals "
                "do not know: see workload.windows_from")  # fmt: skip
     if jobs == all_of and config.get("windows", 1) != 1:

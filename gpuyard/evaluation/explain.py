@@ -28,7 +28,7 @@ from sim.report.timeline import blocked_at_arrival
 from sim.run import Kind, Run
 from sim.simulator import Simulator
 
-Told = tuple[int, Look]  # events of the run before it
+Looked = tuple[int, Look]  # number of events that were logged before the look, and the look
 MOST_COMPARED = 20_000  # ids among which the nearest is looked for
 MOST_SERVERS = 4  # that are named
 SORTING = 20  # times as long as reading a queue takes putting it in order
@@ -130,7 +130,7 @@ def _nearest_few(job: str, names: list[str]) -> list[str]:
 
 def _looks(
     run: Run, game: Game, scheduler: Scheduler, row: int, seed: int, compiled: bool
-) -> tuple[list[Told], int]:
+) -> tuple[list[Looked], int]:
     """What decisions say after which the job waits, and that it is one in so many at the end.
 
     A look costs as much as the queue is long. Where all of them would take minutes, every other
@@ -225,7 +225,7 @@ def _events(run: Run, row: int) -> IntArray:
     return events
 
 
-def _timeline(run: Run, row: int, looks: list[Told]) -> list[Row]:
+def _timeline(run: Run, row: int, looks: list[Looked]) -> list[Row]:
     """Events and merged looks, each look after the events before it: an instant may have many."""
     log, events = run.log, _events(run, row).tolist()
     rows: list[Row] = []

@@ -131,7 +131,7 @@ class _Instant:
         return Reason.ROOM if room.sum() >= self.gang else Reason.NO_GPUS, "", True
 
     def _away(self) -> IntArray:
-        """(S,) GPUs that the job could use of servers that are away, on which nobody is."""
+        """(S,) GPUs of servers that are away, and so empty, which the job could use."""
         state, gpus = self.view.state, np.zeros(self.view.topology.num_servers, dtype=np.int64)
         for server in self.view.servers[self.view.server_closed[self.view.servers] > 0].tolist():
             row = state.server[server]

@@ -54,8 +54,8 @@ def read_curves(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_part(path: Path, *, role: str) -> ComparisonRow | None:
-    """A stored run, under the role that it has now; None where there is none.
+def read_part(path: Path, task: Task) -> ComparisonRow | None:
+    """A stored run, with the role that it has now and the part that it is of; None: there is none.
 
     Raises:
         ConfigError: the file is no result of a run.
@@ -66,7 +66,8 @@ def read_part(path: Path, *, role: str) -> ComparisonRow | None:
         return None
     try:
         found = json.loads(text)
-        return ComparisonRow(Labels(**{**found["labels"], "role": role}), found["metrics"])
+        now = {"role": task.contender.role, "part": task.part}  # older files have no part
+        return ComparisonRow(Labels(**{**found["labels"], **now}), found["metrics"])
     except (ValueError, KeyError, TypeError):
         raise ConfigError(f"{path} is no result of a run; remove it to run it again") from None
 
@@ -100,7 +101,7 @@ def run_missing(
     processes = processes_of(jobs, cpu_count())
     parts = folder / PARTS
     parts.mkdir(parents=True, exist_ok=True)
-    found = [read_part(parts / p.part, role=p.task.contender.role) for p in planned]
+    found = [read_part(parts / each.part, each.task) for each in planned]
     places: dict[str, list[int]] = defaultdict(list)
     for place in (place for place, row in enumerate(found) if row is None):
         places[planned[place].part].append(place)
@@ -114,7 +115,7 @@ def run_missing(
                 run = planned[place]
                 count.tell(run.cell)
                 if done.error is None:
-                    found[place] = read_part(parts / run.part, role=run.task.contender.role)
+                    found[place] = read_part(parts / run.part, run.task)
                 else:
                     failures.append(_told(run, done.error))
     return found, failures

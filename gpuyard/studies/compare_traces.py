@@ -299,9 +299,10 @@ def jobs_and_clock(
     if not isinstance(workload, TraceWorkload):
         return jobs, None
     trace = workload.trace(part=part, setting=setting)
-    if trace.zero is None:
+    first = np.flatnonzero(trace.job_id == jobs.job_id[0])  # of a window somewhere in the part
+    if trace.zero is None or not len(first):
         return jobs, None
-    return jobs, trace.zero + timedelta(seconds=float(trace.submit_s[0]))
+    return jobs, trace.zero + timedelta(seconds=float(trace.submit_s[first[0]]))
 
 
 def is_generated(config: Mapping[str, Any], key: str) -> bool:

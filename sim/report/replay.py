@@ -39,6 +39,7 @@ class Replay:
         self.down = [0] * gpus
         self.queue_length = 0
         self._state: dict[int, str] = {}
+        self._began = set[int]()
         self._holds: dict[int, list[int]] = {}
         self._went_down: list[int] = []  # at this instant
 
@@ -80,7 +81,7 @@ class Replay:
         """Go to the end, where nobody may hold a GPU.
 
         Raises:
-            ReportError: an event contradicts, or GPUs are not given back.
+            ReportError: an event contradicts, GPUs are not given back, or events are missing.
         """
         self.go_to(len(self))
         self._check_down()
@@ -90,6 +91,21 @@ class Replay:
                 f"after event {len(self) - 1}, the last: {len(self._holds)} jobs still hold GPUs; "
                 f"the first is job {self.recorded.job_id[job]} with GPUs {_few(gpus)}"
             )
+        for job, name in enumerate(self.recorded.job_id):
+            if lacks := self._lacking(job):
+                raise ReportError(
+                    f"job {name} has no {lacks} in the log, but one in jobs.parquet: events are "
+                    "missing, or of another run"
+                )
+
+    def _lacking(self, job: int) -> str:
+        """What the file of jobs has of a job and the whole log has not; empty: nothing."""
+        state = self._state.get(job, ABSENT)
+        if state == ABSENT:
+            return "arrival"
+        if self.recorded.started[job] and job not in self._began:
+            return "start"
+        return "end" if self.recorded.ended[job] and state != GONE else ""
 
     def _job(self, kind: int, job: int, gpus: list[int]) -> None:
         state = self._state.get(job, ABSENT)
@@ -136,6 +152,7 @@ class Replay:
         for gpu in gpus:
             self.tenants[gpu] += 1
         self._holds[job] = gpus
+        self._began.add(job)
 
     def _give_back(self, job: int, gpus: list[int]) -> None:
         held = self._holds.pop(job)

@@ -136,6 +136,8 @@ class Recorded:
     least_gpus: IntArray  # (J,) a start has at least so many GPUs
     most_gpus: IntArray  # (J,)
     blocked: BoolArray  # (J,) came before its parents were done
+    started: BoolArray  # (J,) at some time, says the file of jobs
+    ended: BoolArray  # (J,) finished or was withdrawn, says that file
     server_name: TextArray  # (S,)
     server_rack: IntArray  # (S,)
     server_partition: IntArray  # (S,)
@@ -212,6 +214,8 @@ def read_recorded(folder: Path) -> Recorded:
         least_gpus=least,
         most_gpus=most,
         blocked=blocked,
+        started=np.isfinite(jobs["start_s"]),
+        ended=np.isfinite(jobs["finish_s"]),
         server_name=servers["name"],
         server_rack=servers["rack"],
         server_partition=servers["partition"],
@@ -241,10 +245,6 @@ def _check_of_one_run(
             f"{path}: event {event} (t={log.time_s[event]} s, job {names[event]}, partition "
             f"{log.partition[event]}) is not of {path.with_name('jobs.parquet')}; {FIX}"
         )
-    absent = np.setdiff1d(np.arange(len(first)), log.job[arrivals])
-    if len(absent):
-        name = jobs["job_id"][absent[0]]
-        raise ReportError(f"{path}: {len(absent)} jobs have no arrival, job {name} first; {FIX}")
 
 
 def _or_else(path: Path, column: str, otherwise: npt.NDArray[T]) -> npt.NDArray[T]:

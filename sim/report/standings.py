@@ -207,8 +207,12 @@ def _setting(
 
 
 def _pairs(ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow]) -> int | None:
-    mine, its = ({row.labels.unit for row in rows} for rows in (ours, theirs))
-    return len(mine & its) if mine and mine != its else None
+    every = {row.labels.unit for row in (*ours, *theirs)}
+    mine, its = (
+        {row.labels.unit for row in rows if row.metrics.get(METRICS[0], 0.0) > 0}
+        for rows in (ours, theirs)
+    )
+    return len(mine & its) if ours and mine & its != every else None
 
 
 def uncounted(rows: Iterable[ComparisonRow]) -> int:

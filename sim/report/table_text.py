@@ -87,9 +87,12 @@ def _unpaired_note(settings: Sequence[Setting], ours: str | None) -> list[str]:
     for setting in settings:
         ran = any(s.scheduler == ours for s in setting.standings)
         (together if ran else apart).extend(s for s in setting.standings if s.scheduler != ours)
-    lacking = [s for s in together if s.pairs == 0]
-    if len(lacking) == len(together):
-        lacking += apart
+    known = {s.scheduler for s in together if s.ratio is not None}  # in some setting
+    lacking = [
+        s for s in together
+        if s.pairs == 0 and s.scheduler not in known and "jct_mean_s" in s.intervals
+    ]  # fmt: skip
+    lacking += [] if known else apart
     names = ", ".join(dict.fromkeys(s.scheduler for s in lacking))
     told = f"No common window and seed with {ours}: no ratio of {names}."
     return [told] if names and ours is not None else []

@@ -259,7 +259,9 @@ AS_FITTED = ("thin", "max_gang", "min_duration_s", "max_duration_s", "load")  # 
 
 
 def workload_yaml(spec: WorkloadSpec, *, name: str, heading: Sequence[str], num_jobs: int) -> str:
-    """A file for conf/workload: the generator with these parameters, played as fitted.
+    """A file for conf/workload: the generator with these parameters, as fitted.
+
+    That is neither thinned nor stretched nor cut, where the program does not say so.
 
     Args:
         spec: the parameters.

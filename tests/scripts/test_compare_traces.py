@@ -114,6 +114,12 @@ def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_pat
         spec = yaml.safe_load((tmp_path / "x.yaml").read_text())["spec"]
         assert spec["hour_factors"].index(max(spec["hour_factors"])) == hour
         assert spec["weekday_factors"].index(max(spec["weekday_factors"])) == 2
+    done(  # of a window somewhere in the part
+        "fit_generator", f"workload.path={path}", "name=x", f"out={tmp_path / 'x.yaml'}",
+        "part=train", "workload.num_jobs=60", folder="window",
+    )  # fmt: skip
+    spec = yaml.safe_load((tmp_path / "x.yaml").read_text())["spec"]
+    assert spec["hour_factors"][8] < 1.0 < spec["hour_factors"][9]
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,14 @@ def test_events_that_are_not_of_the_jobs_beside_them_are_named(
 def test_jobs_without_an_event_are_named(start, logged):
     events = pd.read_parquet(logged / "events.parquet")
     events[:0].to_parquet(logged / "events.parquet", index=False)
-    start("replay", f"path={logged}").failed_with("4 jobs have no arrival, job a first")
+    start("replay", f"path={logged}").failed_with("job a has no arrival in the log, but one in")
+
+
+def test_a_job_that_finished_has_an_end(start, logged):
+    events = pd.read_parquet(logged / "events.parquet")
+    lost = (events["job_id"] == "a") & events["kind"].isin(["start", "finish"])
+    events[~lost].to_parquet(logged / "events.parquet", index=False)
+    start("replay", f"path={logged}").failed_with("job a has no start in the log, but one in")
 
 
 def press(keys: str, *words: str) -> str:

@@ -6,10 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from gpuyard.evaluation.lineup import Contender
+from gpuyard.evaluation.task import Task
+from gpuyard.reproduction.runs import read_part
+from sim.files import Labels
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("experiment=league", "debug=quick")
@@ -168,6 +174,20 @@ def test_the_list_names_every_experiment_with_the_node():
 )  # fmt: skip
 def test_what_cannot_be_is_one_message(start, words, told):
     start("reproduce", *words).failed_with(*told)
+
+
+def test_runs_of_earlier_versions_are_of_the_part_that_is_asked_for(tmp_path):
+    """Their files have no part; new runs on the same windows are compared with them."""
+    labels = Labels(
+        scheduler="fifo", topology="t", workload="w", load=0.9, agents=1, seed=0, window=0,
+        information="none", interference_info="none", physics="off", role="composite",
+    )  # fmt: skip
+    older = {key: value for key, value in asdict(labels).items() if key != "part"}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({"labels": older, "metrics": {"jct_mean_s": 1.0}}))
+    contender = Contender(place="", composition="{}", role="composite", agents=None, name=None)
+    row = read_part(path, Task(setting="{}", contender=contender, part="test", window=0))
+    assert row is not None and row.labels == replace(labels, part="test")
 
 
 @pytest.mark.slow
