@@ -19,7 +19,7 @@ MODEL_COLUMNS = ("model", "application")  # of `workload.columns`
 OFF = "none"
 MOST_LOAD = 3.0  # above it somebody may have meant percent
 HOUR_S = 3600.0
-MANY_WINDOWS = 4  # times the jobs of all random windows: in a shorter part two are likely to meet
+MANY_WINDOWS = 4  # times the jobs of all random windows: in a shorter part some may well meet
 
 
 OFF_WORDS = ("sharing=off", "interference=none", "checkpoint_s=0")
