@@ -59,8 +59,8 @@ log = logging.getLogger(__name__)
 
 FEWEST_BLOCKS = 2
 MOST_BLOCKS = 20  # of a short trace
-FEW_JOBS = 5  # in a block
 JOBS_OF_A_BLOCK = 20  # of a longer one: intervals over single jobs know nothing of queues
+FEW_JOBS = 5  # in a block: told
 STRETCHED = f"{WHAT_HAPPENED}: workload.load stretches times; it had another load"
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
