@@ -40,7 +40,9 @@ LEAST_SHARE = 0.1  # percent that are told as a number
 HELD_OUT = 6  # validation windows at most
 OWN = ("scheduler", "rules", "ray", *OF_LEARNING)  # keys of `learn.yaml` that say how to learn
 OF_JOBS = ("workload", "estimator", "hydra")  # keys that say nothing of the cluster
-OF_PLAYING = ("use_durations", "rest_share", "window", "patience_s")  # of a score, beside weights
+OF_PLAYING = (  # of a score, beside weights
+    "use_durations", "rest_share", "rest_most_s", "window", "patience_s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

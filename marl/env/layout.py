@@ -1,5 +1,6 @@
 """What agents may do and see: sizes of an observation, numbers of actions, sight of links."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -52,6 +53,7 @@ class CodecRules:
     interval_s: float = 0.0  # agents act at multiples of this; 0: at every event
     suspends: bool = False  # whether agents may suspend running jobs for others
     rest_share: float = 0.0  # of what a job has done, which it is thought to have left at least
+    rest_most_s: float | None = None  # the most that `rest_share` makes; None: any
     datacenter: bool = False  # observations also hold the GPUs of all partitions: one graph of all
 
     def __post_init__(self) -> None:
@@ -61,8 +63,11 @@ class CodecRules:
             raise ValueError(f"rules.granularity is {self.granularity!r}; it must be {known}")
         for key in ("interval_s", "rest_share"):
             value = getattr(self, key)
-            if not 0.0 <= value < float("inf"):
+            if not 0.0 <= value < math.inf:
                 raise ValueError(f"rules.{key} is {value}; it must be 0 or more")
+        most_s = self.rest_most_s
+        if not (most_s is None or (isinstance(most_s, int | float) and 0.0 < most_s < math.inf)):
+            raise ValueError(f"rules.rest_most_s is {most_s!r}; it must be null, or above 0")
 
 
 USUAL_GBPS = 100.0  # of a link inside a server; its rate counts as 0

@@ -83,6 +83,7 @@ def _scratch(view: ClusterView, rules: CodecRules) -> Scratch:
         use_durations=True,
         rest_share=float(rules.rest_share),
         look_ahead=True,
+        rest_most_s=np.inf if rules.rest_most_s is None else float(rules.rest_most_s),
     )
     return scratch_of(view, mind)
 

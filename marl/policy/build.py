@@ -212,13 +212,14 @@ def _check_kinds(values: PolicySpec | CodecRules) -> None:
     for each in fields(values):
         value = getattr(values, each.name)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = {
+        fits: dict[object, bool] = {
             bool: isinstance(value, bool),
             int: type(value) is int and value >= (each.default != 0),
             str: isinstance(value, str),  # the description itself knows the names
             dict[str, Any]: isinstance(value, dict),
+            float | None: value is None or number,
         }
-        if not fits.get(cast(type, each.type), number):
+        if not fits.get(each.type, number):
             kind = getattr(each.type, "__name__", each.type)
             raise ValueError(f"{each.name} is {value!r}, it must be a valid {kind}")
 

@@ -50,6 +50,7 @@ class LinearScore:
         patience_s: float,
         use_durations: bool,
         rest_share: float,
+        rest_most_s: float | None = None,
         weights: dict[str, Any],
         weights_file: str | None,
     ) -> None:
@@ -61,6 +62,8 @@ class LinearScore:
             use_durations: False: nothing is read of predictions (information class none).
             rest_share: a job that has run for long is thought to have at least this share of what
                 it has done before it, whatever was predicted.
+            rest_most_s: at most so much is thought of it, so jobs that have run for longer do not
+                go before each other for it; None: any share.
             weights: `start` and `forward`, each feature -> weight; `layers`, if there are any.
             weights_file: a YAML file of such weights, read instead; None: there is none.
 
@@ -69,6 +72,7 @@ class LinearScore:
         """
         check_numbers("scheduler", "1 or more", window=window)
         check_numbers("scheduler", "0 or more", patience_s=patience_s, rest_share=rest_share)
+        check_numbers("scheduler", "null, or above 0", rest_most_s=rest_most_s)
         place = "scheduler.weights" if weights_file is None else str(weights_file)
         given: Mapping[str, Any] = weights if weights_file is None else read_weights(weights_file)
         self._weights = score_weights_of(given, place)
@@ -78,6 +82,7 @@ class LinearScore:
             use_durations=use_durations,
             rest_share=rest_share,
             look_ahead=self._weights.looks_ahead(),
+            rest_most_s=np.inf if rest_most_s is None else rest_most_s,
         )
         self.needs = Signal.PROFILE | Signal.INTERFERENCE
         if use_durations:

@@ -26,7 +26,7 @@ def left_s(scratch: Scratch, job: int) -> float:
     left = PLAIN_LEFT_S
     if game.use_durations != 0:
         left = max(scratch.job[job].estimate_s - done_s, LEAST_LEFT_S)
-    return float(max(left, game.rest_share * done_s))
+    return float(max(left, min(game.rest_share * done_s, game.rest_most_s)))
 
 
 @kernel

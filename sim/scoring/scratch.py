@@ -99,6 +99,7 @@ GAME = np.dtype(
         ("limit_milli", INT),
         ("use_durations", INT),
         ("rest_share", FLOAT),  # of what a job has done, which it has left at least
+        ("rest_most_s", FLOAT),  # the most that this makes
         ("look_ahead", INT),  # predicted release times are weighed
         # Of the decision being made.
         ("num_waiting", INT),
@@ -170,6 +171,7 @@ class Mind(NamedTuple):
     use_durations: bool  # False: nothing is read of predictions
     rest_share: float  # of what a job has done, which it is thought to have left at least
     look_ahead: bool  # predicted release times are asked for
+    rest_most_s: float = np.inf  # the most that `rest_share` makes: above it old jobs are alike
 
 
 def scratch_of(view: ClusterView, mind: Mind) -> Scratch:

@@ -291,6 +291,7 @@ def test_one_scheduler_may_play_one_world_after_another():
         ({"patience_s": -1.0}, "scheduler.patience_s is -1.0"),
         ({"patience_s": np.inf}, "scheduler.patience_s is inf"),
         ({"rest_share": -1.0}, "scheduler.rest_share is -1.0"),
+        ({"rest_most_s": 0.0}, "scheduler.rest_most_s is 0.0; it must be null, or above 0"),
         ({"weights": {"start": {}}}, "scheduler.weights.start.bias is None"),
         ({"weights": {}}, "scheduler.weights.start is None"),
         ({"weights": {"start": dict.fromkeys(START_FEATURES, 0.0), "fwd": {}}}, "has 'fwd'"),

@@ -60,6 +60,28 @@ def test_nobody_goes_for_a_job_that_has_more_left():
     assert attempts(run.log)["C"] == [Attempt(100, 600, (0,))]
 
 
+@pytest.mark.parametrize(
+    ("most_s", "stay"),
+    [
+        (None, {"A": [(0, 1000), (2500, 6500)], "B": [(1000, 2500), (6500, 10000)]}),
+        (800.0, {"A": [(0, 1000), (6000, 10000)], "B": [(1000, 6000)]}),
+    ],
+)
+def test_who_ran_for_longer_than_rest_most_s_do_not_push_each_other_aside(most_s, stay):
+    # All were to end after 60 s. At 1000 B, which has done nothing, goes before A. At 2500, when C
+    # comes elsewhere, A has done 1,000 s and B 1,500: both above 800.
+    #        0    1000   2500        6500        10000
+    # GPU 0  AAAAAABBBBBBBAAAAAAAAAAAABBBBBBBBBBBB  any rest
+    # GPU 0  AAAAAABBBBBBBBBBBBBBBBBBAAAAAAAAAAAAA  at most 800 s
+    # GPU 1               C
+    jobs = [Job(0, 1, 5000, estimate_s=60), Job(1000, 1, 5000, estimate_s=60),
+            Job(2500, 1, 10, home=1)]  # fmt: skip
+    scheduler = suspending({"bias": 1.0}, rest_share=1.0, rest_most_s=most_s)
+    run = play(world(jobs, cluster(2, 1), partitions=2), scheduler)
+    stays = attempts(run.log)
+    assert {job: [(at.start_s, at.end_s) for at in stays[job]] for job in "AB"} == stay
+
+
 def test_a_score_below_waiting_suspends_nobody():
     jobs = [Job(0, 1, 1000), Job(100, 1, 50)]
     run = play(world(jobs, cluster(1, 1)), suspending({"bias": -1.0}))

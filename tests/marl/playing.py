@@ -42,7 +42,8 @@ class Round:
         jobs, most = self.view.jobs, self.rules.window
         here = [j for j in self.view.queued.tolist() if jobs.partition[j] == agent]
         left_s = np.maximum(jobs.predicted_remaining_s, 60.0)
-        left_s = np.maximum(left_s, self.rules.rest_share * jobs.progress_s)
+        rest_s = self.rules.rest_share * jobs.progress_s
+        left_s = np.maximum(left_s, np.minimum(rest_s, self.rules.rest_most_s or np.inf))
         old = []
         if len(here) > most:
             old = [j for j in here if self.view.now_s - jobs.submit_s[j] >= self.rules.patience_s]

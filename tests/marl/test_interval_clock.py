@@ -110,16 +110,18 @@ def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rule
 
 def test_a_policy_file_keeps_the_rules_and_old_ones_mean_gangs_and_events(tmp_path):
     policy = build_policy(SPEC, 1)
-    rules = replace(RULES, granularity=WORKER, interval_s=30.0, rest_share=0.5)
+    rules = replace(RULES, granularity=WORKER, interval_s=30.0, rest_share=0.5, rest_most_s=60.0)
     save_policy(tmp_path, policy, SPEC, rules)
     assert read_spec(tmp_path)[1] == rules
     path = tmp_path / "policy.json"
     text = path.read_text()
     path.write_text(
-        text.replace(', "granularity": "worker"', "").replace(', "interval_s": 30.0', "")
+        text.replace(', "granularity": "worker"', "")
+        .replace(', "interval_s": 30.0', "")
+        .replace(', "rest_most_s": 60.0', "")
     )
     old = read_spec(tmp_path)[1]
-    assert (old.granularity, old.interval_s) == ("gang", 0.0)
+    assert (old.granularity, old.interval_s, old.rest_most_s) == ("gang", 0.0, None)
     path.write_text(text.replace('"worker"', '"crew"'))
     with pytest.raises(PolicyFileError, match="granularity is 'crew'; it must be gang or worker"):
         read_spec(tmp_path)
@@ -129,3 +131,9 @@ def test_a_policy_file_keeps_the_rules_and_old_ones_mean_gangs_and_events(tmp_pa
 def test_a_number_below_zero_is_refused(key):
     with pytest.raises(ValueError, match=rf"{key} is -1\.0; it must be 0 or more"):
         replace(RULES, **{key: -1.0})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), "8h"])
+def test_a_most_that_is_no_time_is_refused(value):
+    with pytest.raises(ValueError, match=r"rest_most_s is .*; it must be null, or above 0"):
+        replace(RULES, rest_most_s=value)

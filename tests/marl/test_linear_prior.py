@@ -27,21 +27,23 @@ SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
 
 
 PLAIN = ScoreWeights(START, FORWARD)
+Rest = dict[str, float]
+NO_REST: Rest = {"rest_share": 0.0}  # `rest_share`, `rest_most_s`
 LAYERED = ScoreWeights(
     START, FORWARD,
     start_layer=drawn(5, len(START), seed=1), forward_layer=drawn(3, len(FORWARD), seed=2),
 )  # fmt: skip
 
 
-def scheduler(rest_share: float, weights: ScoreWeights = PLAIN) -> LinearScore:
+def scheduler(rest: Rest, weights: ScoreWeights = PLAIN) -> LinearScore:
     return LinearScore(
-        window=4, patience_s=1e9, use_durations=True, rest_share=rest_share,
-        weights=weights.as_mapping(), weights_file=None,
+        window=4, patience_s=1e9, use_durations=True, weights=weights.as_mapping(),
+        weights_file=None, **rest,
     )  # fmt: skip
 
 
-def plan_of(now: Round, rest_share: float = 0.0, weights: ScoreWeights = PLAIN) -> Plan:
-    plan = scheduler(rest_share, weights).plan(now.view)
+def plan_of(now: Round, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN) -> Plan:
+    plan = scheduler(rest, weights).plan(now.view)
     refresh(plan.scratch)
     return plan
 
@@ -54,10 +56,10 @@ def prior(weights: ScoreWeights = PLAIN) -> LinearPrior:
 
 
 def compare(
-    now: Round, agent: int, rest_share: float, weights: ScoreWeights = PLAIN
+    now: Round, agent: int, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN
 ) -> tuple[int, int]:
     """Check every legal start and forward of `agent`; how many of each there were."""
-    plan, window = plan_of(now, rest_share, weights), now.window(agent)
+    plan, window = plan_of(now, rest, weights), now.window(agent)
     scratch = plan.scratch
     with torch.no_grad():
         starts, forwards = (x[0].numpy() for x in prior(weights)(stack([now.seen[agent]]))[:2])
@@ -81,23 +83,24 @@ def compare(
 
 
 @pytest.mark.parametrize(
-    ("partitions", "rest_share", "max_forwards", "sizes"),
+    ("partitions", "rest", "max_forwards", "sizes"),
     [
-        (1, 0.0, 3, 2), (2, 0.0, 3, 2), (4, 0.0, 3, 2), (2, 1.0, 3, 2), (2, 0.0, 6, 2),
-        (2, 0.0, 3, [1, 3, 2]),
+        (1, NO_REST, 3, 2), (2, NO_REST, 3, 2), (4, NO_REST, 3, 2), (2, NO_REST, 6, 2),
+        (2, NO_REST, 3, [1, 3, 2]), (2, {"rest_share": 1.0}, 3, 2),
+        (2, {"rest_share": 2.0, "rest_most_s": 100.0}, 3, 2),
     ],
 )  # fmt: skip
 def test_the_prior_scores_as_the_linear_score(
-    partitions: int, rest_share: float, max_forwards: int, sizes: int | list[int]
+    partitions: int, rest: Rest, max_forwards: int, sizes: int | list[int]
 ):
     starts, sends, modes = 0, 0, set()
-    rules = replace(RULES, rest_share=rest_share)
+    rules = replace(RULES, **rest)
     for seed in range(2):
         jobs = RandomJobs(count=25, partitions=partitions, most_gpus=4, span_s=900.0)(seed)
         game = mixed_game(partitions, sizes, max_forwards=max_forwards)
         for now in play(game, jobs, rules, seed):
             for agent in now.seen:
-                more = compare(now, agent, rest_share)
+                more = compare(now, agent, rest)
                 starts, sends = starts + more[0], sends + more[1]
                 modes |= set(np.argwhere(starts_of(now, agent))[:, 2].tolist())
     assert starts > 150
@@ -108,7 +111,7 @@ def test_the_prior_scores_as_the_linear_score(
 def test_with_layers_it_scores_as_the_linear_score_with_layers():
     jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(0)
     counts = [
-        compare(now, agent, 0.0, LAYERED)
+        compare(now, agent, NO_REST, LAYERED)
         for now in play(mixed_game(2), jobs, RULES, 0)
         for agent in now.seen
     ]

@@ -22,7 +22,7 @@ from sim.traces.trace import Trace
 
 FOREST = {
     "trees": 10, "min_leaf": 3, "features_frac": 0.5, "refit_jobs": 25, "first_jobs": 20,
-    "train_jobs": 1000, "smearing": False, "prior_s": 100.0,
+    "train_jobs": 1000, "smearing": False, "gittins": False, "prior_s": 100.0,
 }  # fmt: skip
 
 
@@ -111,6 +111,7 @@ ESTIMATORS = {
     "last": LastOfGroup(prior_s=60.0),
     "median": GroupMedian(prior_s=60.0),
     "forest": RandomForestEstimator(**FOREST),
+    "gittins": RandomForestEstimator(**{**FOREST, "gittins": True}),
 }
 
 
@@ -129,7 +130,7 @@ def test_what_finishes_later_changes_nothing(name: str):
     assert ESTIMATORS[name].information == "predicted"
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", ["last", "median", "forest"])
 def test_runs_of_known_groups_are_predicted_closely(name: str):
     trace = random_trace(400, 2)
     seen = past_of(trace, group_keys(trace)).count > 0
@@ -169,6 +170,26 @@ def test_smearing_predicts_means_of_heavy_tails():
 
     assert promised() < 0.6
     assert promised(smearing=True) == pytest.approx(1.0, abs=0.35)
+
+
+@pytest.mark.parametrize(
+    ("short_s", "long_s", "work_s"),
+    # Stopped after the short time half have finished: 10 / 0.5. Or run to the end: (10 + 12) / 2.
+    [(10.0, 1000.0, 20.0), (10.0, 12.0, 11.0)],
+)
+def test_gittins_predicts_the_least_work_a_completion(short_s, long_s, work_s):
+    rng = np.random.default_rng(6)
+    duration_s = np.where(rng.random(1000) < 0.5, short_s, long_s)
+    trace = trace_of(np.arange(1000) * 1e5, duration_s, group=map(str, range(1000)))
+    forest = RandomForestEstimator(
+        **{**FOREST, "trees": 30, "min_leaf": 300, "first_jobs": 900, "gittins": True}
+    )
+    assert np.median(estimated(forest, trace)[900:]) == pytest.approx(work_s, rel=0.1)
+
+
+def test_means_and_work_a_completion_are_not_both_predicted():
+    with pytest.raises(TraceError, match=r"smearing and .*gittins are both true"):
+        RandomForestEstimator(**{**FOREST, "smearing": True, "gittins": True})
 
 
 def test_features_are_those_named_and_finite():
