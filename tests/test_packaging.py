@@ -18,6 +18,7 @@ DATA = {".csv", ".json", ".npz", ".pt"}
 PAGE = {".j2", ".css", ".js"}
 SHIPPED = (
     "shipped", "pretrained", "pretrained_suspending", "pretrained_forest", "pretrained_alone",
+    "pretrained_gittins",
 )  # fmt: skip
 
 

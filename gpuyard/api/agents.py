@@ -101,7 +101,7 @@ def load_policy(folder: str | Path) -> "MarlScheduler":
 
     Args:
         folder: the `policy` folder of a training, or one that ships: pretrained,
-            pretrained_suspending, pretrained_forest, pretrained_alone.
+            pretrained_suspending, pretrained_forest, pretrained_alone, pretrained_gittins.
 
     Raises:
         PolicyFileError: it is missing, truncated or foreign.

@@ -23,15 +23,16 @@ WEIGHTS = Path(__file__).resolve().parents[2] / "conf" / "linear_weights"
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "weights", "rest_share"),
+    ("checkpoint", "weights", "rest"),
     [
-        ("pretrained", "look_ahead", 0.0), ("pretrained_forest", "forest", 1.0),
-        ("pretrained_suspending", "suspending", 1.0),
+        ("pretrained", "look_ahead", (0.0, None)), ("pretrained_forest", "forest", (1.0, None)),
+        ("pretrained_suspending", "suspending", (1.0, None)),
+        ("pretrained_gittins", "gittins", (1.0, 28800.0)),
     ],
 )  # fmt: skip
-def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest_share):
+def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest):
     policy, spec, rules = load_policy(policy_folder(checkpoint), num_racks=4)
-    assert rules.rest_share == rest_share
+    assert (rules.rest_share, rules.rest_most_s) == rest
     path = WEIGHTS / f"{weights}.yaml"
     given = score_weights_of(read_weights(str(path)), str(path))
     kept = {"start": policy.prior.start, "forward": policy.prior.forward_to}
