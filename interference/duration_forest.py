@@ -58,7 +58,7 @@ class RandomForestEstimator:
     `sim.traces.estimators`.
     """
 
-    assumed = "predicted by a random forest on finished jobs"
+    assumed = "predicted by a random forest on finished jobs (gittins: {gittins})"
 
     trees: int
     min_leaf: int  # jobs in a leaf, at least

@@ -242,7 +242,10 @@ def outcome_of(labels: Labels, run: Run) -> Outcome:
     )
 
 
-@lru_cache(maxsize=8)
+MOST_TOGETHER = 20  # a stop loses these; a pass for 20 takes a third longer than one for one
+
+
+@lru_cache(maxsize=2 * MOST_TOGETHER)
 def _window(setting: str, part: str, index: int) -> JobTable:
     return opened(setting).window(part, index)
 
@@ -267,9 +270,6 @@ def _warm_scheduler(setting: str, contender: Contender, compiled: bool) -> Sched
     scheduler = scheduler_of(setting, contender)
     warm_up(opened(setting).game, scheduler, compiled=compiled)
     return scheduler
-
-
-MOST_TOGETHER = 20  # a stop loses these; a pass for 20 takes a third longer than one for one
 
 
 def batches_of(tasks: Sequence[Task], jobs: int) -> Iterator[Sequence[Task]]:
