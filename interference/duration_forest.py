@@ -67,8 +67,8 @@ class RandomForestEstimator:
     first_jobs: int  # finished jobs of a kind before the first fit
     train_jobs: int  # finished jobs a fit uses, at most
     smearing: bool  # predict means instead of medians
-    gittins: bool  # predict the least expected work a completion instead
     prior_s: float  # predicted before any job has finished
+    gittins: bool = False  # predict the least expected work a completion instead
     information = "predicted"
 
     def __post_init__(self) -> None:

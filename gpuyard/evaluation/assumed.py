@@ -94,8 +94,9 @@ def _durations(config: Mapping[str, Any], information: str | None) -> str:
 
 def _words_of(section: Mapping[str, Any]) -> str:
     """What the class of a section, not one that it extends, says that it takes for granted."""
-    words: str = vars(get_object(new_name(section["_target_"]))).get("assumed", "")
-    return words.format(**section)
+    own = vars(get_object(new_name(section["_target_"])))
+    words: str = own.get("assumed", "")
+    return words.format(**{**own, **section})  # files of before leave to the class what is new
 
 
 def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | None:

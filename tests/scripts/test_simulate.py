@@ -83,6 +83,13 @@ def test_a_cluster_of_today_runs_with_physics_and_says_what_it_assumes(done):
     assert line in (compared.folder / "comparison.md").read_text()
 
 
+def test_a_forest_described_before_it_had_all_its_keys_is_as_it_was(done, trace):
+    outcome = done(
+        "simulate", *csv(trace), "scheduler=sjf", "estimator=random_forest", "~estimator.gittins"
+    )
+    assert "by a random forest on finished jobs (gittins: False)" in outcome.out
+
+
 def test_a_run_says_in_one_line_what_it_takes_for_granted(done, trace):
     outcome = done(
         "simulate", *csv(trace), "scheduler=sjf", "agents.count=3", "workload.max_gang=4"

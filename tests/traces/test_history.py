@@ -29,7 +29,7 @@ CATALOGUE = Catalogue(
 LAST, MEDIAN = LastOfGroup(prior_s=600.0), GroupMedian(prior_s=600.0)
 FOREST = RandomForestEstimator(
     trees=5, min_leaf=3, features_frac=0.5, refit_jobs=20, first_jobs=20, train_jobs=500,
-    smearing=False, gittins=False, prior_s=600.0,
+    smearing=False, prior_s=600.0,
 )  # fmt: skip
 LEARNERS = {"last": LAST, "median": MEDIAN, "forest": FOREST}
 
