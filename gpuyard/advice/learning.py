@@ -97,7 +97,11 @@ class Learned:
         section = self.beginning.section
         return [
             "scheduler=linear_score", override("scheduler.weights_file", self.path),
-            *(f"scheduler.{key}={json.dumps(section[key])}" for key in OF_PLAYING),
+            *(
+                f"scheduler.{key}={json.dumps(section[key])}"
+                for key in OF_PLAYING
+                if key in section  # files of before leave some to the class
+            ),
         ]  # fmt: skip
 
     def told(self) -> str:
