@@ -166,8 +166,8 @@ def _ln_work_a_completion(
     """
     order = np.argsort(target, kind="stable")
     took = np.exp(target[order])
-    leaves = OneHotEncoder(handle_unknown="ignore").fit(forest.apply(seen[order]))
-    members = leaves.transform(forest.apply(seen[order]))  # (S, leaves of all trees), sparse
+    leaves = OneHotEncoder()
+    members = leaves.fit_transform(forest.apply(seen[order]))  # (S, leaves of all trees), sparse
     weight = members.multiply(1.0 / members.sum(axis=0)).tocsr()  # of a member among its leaf's
     shares = (leaves.transform(forest.apply(asked)) @ weight.T).tocsr()  # (K, S)
     shares.sort_indices()  # shortest first

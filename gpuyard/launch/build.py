@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from gpuyard.launch.errors import ConfigError, instead, nearest
 from gpuyard.launch.moved import with_new_names
 from gpuyard.launch.targets import told_of
-from sim.errors import GpuYardError, check_numbers
+from sim.errors import GpuYardError
 from sim.physics.gpu_table import GpuTable, plain_name
 
 MAPPINGS = (dict, Mapping)
@@ -242,8 +242,6 @@ def check_training(config: Mapping[str, Any]) -> None:
     check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_choice(config, "policy.critic", CRITICS)
     check_choice(config, "rules.granularity", GRANULARITIES)
-    most_s = config["rules"].get("rest_most_s")
-    check_numbers("rules", "null, or above 0", ConfigError, rest_most_s=most_s)
     if config["reward"].get("scale_jobs") and config["algo"]["gamma"] == 1:
         raise ConfigError("algo.gamma is 1: reward=progress pays a job whenever it ends; lower it")
     batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))

@@ -108,10 +108,16 @@ def first_of(
     """
     from gpuyard.training.network import NetworkSizes, first_network  # torch
 
-    sizes = NetworkSizes(**config["graph"])
+    sizes, rules = NetworkSizes(**config["graph"]), _rules_of(config)
     try:
-        rules = CodecRules(**config["rules"])
         return first_network(sizes, rules, prior, config["seed"], config["hide"])
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _rules_of(config: Mapping[str, Any], *, links: bool = False) -> CodecRules:
+    try:
+        return CodecRules(**config["rules"], links=links)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -144,6 +150,7 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
 
     Raises:
         TraceError: a gang of its first window fits no partition.
+        ConfigError: a value of `rules` is none of its choices.
     """
     from marl.policy.build import encoder_name, reads_links  # torch
     from marl.training.plan import Plan, Windows
@@ -152,7 +159,7 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
     links = reads_links(encoder_name(new_name(config["encoder"]["_target_"])))
     return Plan(
         game=TRAIN_PHYSICS[config["train_physics"]](experiment.game),
-        rules=CodecRules(**config["rules"], links=links),
+        rules=_rules_of(config, links=links),
         reward=build(config, "reward"),
         windows=Windows(experiment, part),
         max_rounds=config["max_rounds"],

@@ -195,6 +195,7 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
         ("seed=x", "seed is 'x'"),
         ("train_physics=bleief", "it must be belief or truth"),
         ("rules.window=0", "rules.window is 0"),
+        ("rules.rest_most_s=0", "rules.rest_most_s is 0; it must be null, or above 0"),
         ("algo.gamma=2", "algo.gamma is 2; it must be above 0, at most 1"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
         pytest.param(
