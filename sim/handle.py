@@ -142,6 +142,9 @@ def _bytes(array: Any) -> Any:
     return array.reshape(-1).view(np.uint8)
 
 
+_types: dict[tuple[object, ...], HandleType] = {}  # interned, by name and members
+
+
 class _Packed:
     """The words of a named tuple inside a handle."""
 
@@ -152,33 +155,40 @@ class _Packed:
 def _pack(owner: Any, members: dict[str, Any], name: str = "") -> None:
     name = name or type(owner).__name__
     kept: list[_Packed] = []
-    kinds: list[tuple[str, types.Type]] = []
+    kinds: list[types.Type] = []
     words: list[int] = []
     for member, given in members.items():
         value = given
         if isinstance(given, tuple) and hasattr(given, "_fields"):
             value = _Packed(given)
             kept.append(value)
-        kinds.append((member, _member_kind(value, f"{name}.{member}")))
+        kinds.append(_member_kind(value, name, member))
         words += _words_of(value)
     block = np.array(words, dtype=np.int64)
     put = object.__setattr__  # dataclasses are frozen
     put(owner, "_block", block)
     put(owner, "_kept", kept)
     put(owner, "_address", block.ctypes.data)
-    put(owner, "_numba_type_", _type_of(name, tuple(kinds)))
+    # By identity: all kinds are kept, and numba hashes types again and again.
+    key = (name, *members, *map(id, kinds))
+    if key not in _types:
+        _types[key] = HandleType(name, tuple(zip(members, kinds, strict=True)))
+    put(owner, "_numba_type_", _types[key])
 
 
-def _member_kind(value: Any, place: str) -> Any:
+def _member_kind(value: Any, name: str, member: str) -> Any:
     if isinstance(value, Handle | _Packed):
         return value._numba_type_  # type: ignore[union-attr]
     if isinstance(value, np.ndarray):
         if not value.flags.c_contiguous:
+            place = f"{name}.{member}"
             raise TypeError(f"{place} is not contiguous; a handle takes contiguous arrays only")
         return _array_kind(value.dtype, value.ndim)
     if type(value) in _SCALARS:
         return _SCALARS[type(value)]
-    raise TypeError(f"{place} is of {type(value).__name__}; compiled code reads no such thing")
+    raise TypeError(
+        f"{name}.{member} is of {type(value).__name__}; compiled code reads no such thing"
+    )
 
 
 def _words_of(value: Any) -> list[int]:
@@ -194,11 +204,6 @@ def _words_of(value: Any) -> list[int]:
 @cache
 def _array_kind(dtype: np.dtype[Any], ndim: int) -> types.Array:
     return types.Array(from_dtype(dtype), ndim, "C", readonly=False, aligned=True)
-
-
-@cache
-def _type_of(name: str, members: tuple[tuple[str, types.Type], ...]) -> HandleType:
-    return HandleType(name, members)
 
 
 @typeof_impl.register(Handle)
@@ -361,6 +366,13 @@ def address_of(function: Any, call: Any, *handles: Handle, numbers: int) -> int:
         TypeError: it gives something else than that takes.
     """
     signature = signature_of(*handles, numbers=numbers)
+    key = (function, call, *map(id, signature))
+    if key not in _addresses:
+        _addresses[key] = _address_of(function, call, signature)
+    return _addresses[key]
+
+
+def _address_of(function: Any, call: Any, signature: tuple[Any, ...]) -> int:
     function.compile(signature)
     compiled = function.overloads[signature]
     wanted = {id(ask): types.boolean, id(count): types.int64, id(tell): types.none}[id(call)]
@@ -369,6 +381,9 @@ def address_of(function: Any, call: Any, *handles: Handle, numbers: int) -> int:
         raise TypeError(f"{function.__name__} gives {told}; who calls it takes {wanted}")
     address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return address
+
+
+_addresses: dict[tuple[Any, ...], int] = {}  # of what is compiled
 
 
 @intrinsic

@@ -8,6 +8,10 @@ LLVM's first level of optimisation, and what it inlines by itself: against level
 inlining, compiling the first loop takes 25 s instead of 53 and the loop's time over the bare floor
 is 3.0 instead of 2.1 (FIFO), 8.3 instead of 7.5 (LAS). NUMBA_OPT says otherwise.
 
+Indices count from the front: numba asks at every access whether one is below 0, and counts from the
+end then. An agent's observation takes 34 us without that instead of 48 (512 GPUs). An index below 0
+reads what is not its own; `NUMBA_BOUNDSCHECK=1` finds it.
+
 numba asks only whether the file in which a function is defined has changed, yet a compiled function
 holds the code of all that it calls. Here a function's stamp is a digest of all that it reaches:
 compiled functions through any number of files, and the constants that they read. Editing a callee
@@ -27,11 +31,14 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import config, njit
+from numba.core import types
 from numba.core.caching import IndexDataCacheFile, InTreeCacheLocator, UserProvidedCacheLocator
 from numba.core.dispatcher import Dispatcher
 from numba.core.types import unliteral
+from numba.np import arrayobj
 
 PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard", "benchmarks", "tests")
+INDICES = "from the front"  # part of every stamp
 MARK = "reach"  # in the names of our files, where numba has a line number
 _KEPT = re.compile(r"\.py\d+\w*(?:\.\d+)?\.nb[ic]$")
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
@@ -149,7 +156,7 @@ def reach_digest(function: FunctionType) -> str:
     """Digest of the code of all compiled functions that `function` reaches, itself included."""
     found: dict[str, str] = {}
     _collect(function, found)
-    text = "\n".join(f"{name} {found[name]}" for name in sorted(found))
+    text = "\n".join([INDICES, *(f"{name} {found[name]}" for name in sorted(found))])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -301,6 +308,19 @@ if not getattr(config, "CACHE_LOCATOR_CLASSES", ""):
         "sim.jit.ReachLocator,UserProvidedCacheLocator,InTreeCacheLocator,"
         "UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
     )
+
+_given_index: Any = arrayobj.fix_integer_index
+_OURS = tuple(f"_ZN{len(each)}{each}" for each in PACKAGES)  # symbols of compiled functions
+
+
+def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """An index as it is in functions of this project; numba's own go on as numba wrote them."""
+    if builder.function.name.startswith(_OURS):
+        return context.cast(builder, index, kind, types.intp)
+    return _given_index(context, builder, kind, index, size)
+
+
+arrayobj.fix_integer_index = _index
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -187,7 +187,7 @@ def observe_agent(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) 
     if limits.pressed and can_start:
         sends[:] = 0
     elif not overdue:
-        buffers.action_mask[-1] = 1
+        buffers.action_mask[len(buffers.action_mask) - 1] = 1
     return int(buffers.action_mask[:-1].sum())
 
 

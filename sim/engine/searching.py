@@ -38,7 +38,8 @@ def _usable_by_cost(state: State, memory: Memory, free_gpus: FreeGpus, servers: 
         first[server + 1] = free_gpus.usable[server]
     for server in range(len(free_gpus.usable)):
         first[server + 1] += first[server]
-    gpus, cost = np.empty(first[-1], dtype=np.int64), np.empty(first[-1])
+    count = first[len(first) - 1]
+    gpus, cost = np.empty(count, dtype=np.int64), np.empty(count)
     usable, priced = (
         state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
         memory.game[0].priced != 0,

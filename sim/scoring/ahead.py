@@ -52,7 +52,15 @@ def sort_release(ahead: Ahead, m: int) -> None:
         first = ahead.first_gpu[server]
         for gpu in range(first, ahead.first_gpu[server + 1]):
             insert_sorted(ahead.release_s, first, gpu, ahead.free_s[gpu])
-        for gpu in range(first, ahead.first_gpu[server + 1]):
+    take_back(ahead, m)
+
+
+@kernel
+def take_back(ahead: Ahead, m: int) -> None:
+    """Let `after_s` of partition `m` be `release_s` again."""
+    for i in range(ahead.first[m], ahead.first[m + 1]):
+        server = ahead.servers[i]
+        for gpu in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
             ahead.after_s[gpu] = ahead.release_s[gpu]
 
 
@@ -93,6 +101,17 @@ def list_gang(ahead: Ahead, gang: int, m: int) -> None:
         ahead.jobs[k] = 0
         ahead.compact_in_s[k] = compact_in_s(ahead, ahead.release_s, gang, m)
     ahead.jobs[k] += 1
+
+
+@kernel
+def wait_here_s(ahead: Ahead, gang: int, m: int) -> float:
+    """`compact_in_s` in partition `m`, whose window is at hand: known for the gangs in that."""
+    k = 0
+    while ahead.gangs[k] != 0 and ahead.gangs[k] != gang:
+        k += 1
+    if ahead.gangs[k] == gang:
+        return float(ahead.compact_in_s[k])
+    return compact_in_s(ahead, ahead.release_s, gang, m)
 
 
 @kernel
@@ -185,7 +204,7 @@ def _release_with(ahead: Ahead, server: int, gpus: IntArray, job_s: float) -> No
 def line_up(ahead: Ahead, gang: int, job_s: float, m: int) -> None:
     """Let a job of `job_s` take, in `after_s`, the compact place that it would have first.
 
-    Whoever has lined up jobs calls `sort_release` when done: it takes `after_s` back.
+    Whoever has lined up jobs calls `take_back` when done.
     """
     start_s = compact_in_s(ahead, ahead.after_s, gang, m)
     if start_s >= NEVER_S:
@@ -221,13 +240,13 @@ class Effects(NamedTuple):
 
 
 @kernel
-def effects_there(ahead: Ahead, gang: int, job_s: float, m: int) -> Effects:
-    """Of a job of `job_s` on empty GPUs that partition `m` has now.
+def effects_there(ahead: Ahead, gang: int, job_s: float, m: int, in_s: float) -> Effects:
+    """Of a job of `job_s` on empty GPUs that partition `m` has now, if `in_s` says that it has.
 
     The place is the compact one with the least `prolongs` + FRAGMENTS_WORTH `fragments`; all are 0
     if there is none. Gangs larger than a server are taken to fill theirs.
     """
-    if compact_in_s(ahead, ahead.release_s, gang, m) > 0.0:
+    if in_s > 0.0:
         return Effects(0.0, 0.0, 0.0)
     prolongs, fragments = 0.0, 0.0
     if gang <= ahead.largest[m]:
@@ -238,7 +257,7 @@ def effects_there(ahead: Ahead, gang: int, job_s: float, m: int) -> Effects:
     largest = ahead.largest_gang[0]
     before_s = compact_in_s(ahead, ahead.release_s, largest, m)
     after_s = max(compact_in_s(ahead, ahead.after_s, largest, m), before_s)
-    sort_release(ahead, m)
+    take_back(ahead, m)
     return Effects(prolongs, fragments, _log_longer(before_s, after_s) / WAIT_SCALE)
 
 

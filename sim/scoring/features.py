@@ -16,6 +16,7 @@ from sim.scoring.ahead import (
     holds_up,
     prolongs,
     wait_difference,
+    wait_here_s,
     wait_over_loss,
 )
 from sim.scoring.room import (
@@ -143,7 +144,7 @@ def _weigh_ahead(scratch: Scratch, job: int, m: int, slowed: float) -> None:
     """Fill what looks ahead; a step there is exp(`slowed`) times as long as at best."""
     x, ahead, gang, job_s = scratch.pair, scratch.ahead, scratch.job[job].gang, left_s(scratch, job)
     gpus = scratch.chosen[:gang]
-    wait_s = compact_in_s(ahead, ahead.release_s, gang, m)
+    wait_s = wait_here_s(ahead, gang, m)
     x[OfPair.WAIT_OVER_LOSS] = wait_over_loss(wait_s, slowed, job_s)
     x[OfPair.PROLONGS] = prolongs(ahead, gpus, job_s)
     x[OfPair.HOLDS_UP] = holds_up(ahead, gpus, job_s, m)
@@ -316,11 +317,11 @@ def weigh_forward(scratch: Scratch, i: int, home: int, target: int) -> None:
     if scratch.game[0].look_ahead == 0:
         return
     gang, starts_s, ahead = scratch.job[job].gang, scratch.start_in_s, scratch.ahead
-    here_s = compact_in_s(ahead, ahead.release_s, gang, home)
+    here_s = wait_here_s(ahead, gang, home)
     there_s = compact_in_s(ahead, ahead.release_s, gang, target)
     x[OfForward.WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
     x[OfForward.START_DIFFERENCE] = wait_difference(starts_s[home, i], starts_s[target, i])
-    there = effects_there(ahead, gang, left_s(scratch, job), target)
+    there = effects_there(ahead, gang, left_s(scratch, job), target, there_s)
     x[OfForward.PROLONGS] = there.prolongs
     x[OfForward.FRAGMENTS] = there.fragments
     x[OfForward.PUTS_OFF] = there.puts_off

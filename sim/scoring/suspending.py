@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.jit import kernel
 from sim.kernel.allocation import workers_on
-from sim.scoring.ahead import compact_in_s, wait_difference
+from sim.scoring.ahead import wait_difference, wait_here_s
 from sim.scoring.room import (
     clear,
     could_run,
@@ -279,7 +279,7 @@ def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
     empty = 0
     for i in range(game.num_used):
         empty += scratch.state.free_gpus.usable[scratch.used[i]]
-    wait_s = compact_in_s(scratch.ahead, scratch.ahead.release_s, gang, home)
+    wait_s = wait_here_s(scratch.ahead, gang, home)
     x[OfSuspension.WORK_RATIO] = np.log(work_s / (job_s * gang)) / SCALE
     x[OfSuspension.LEAST_RATIO] = np.log(least_s / job_s) / SCALE
     x[OfSuspension.VICTIMS_LEFT] = np.log(work_s / freed / HOUR_S) / SCALE

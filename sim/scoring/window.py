@@ -7,7 +7,15 @@ and elsewhere.
 
 from sim.arrays import IntArray
 from sim.jit import kernel
-from sim.scoring.ahead import NEVER_S, compact_in_s, forget_gangs, line_up, list_gang, sort_release
+from sim.scoring.ahead import (
+    NEVER_S,
+    compact_in_s,
+    forget_gangs,
+    line_up,
+    list_gang,
+    sort_release,
+    take_back,
+)
 from sim.scoring.room import is_old, left_s, most_workers, waits_in
 from sim.scoring.scratch import Scratch
 
@@ -138,12 +146,12 @@ def choose_window(scratch: Scratch, m: int) -> None:
         if waits_in(scratch, at, m):
             scratch.window[game.num_window] = at
             game.num_window += 1
-    old = game.num_window
+    old, end = game.num_window, game.window - 1
     for at in range(game.num_waiting):
         if not waits_in(scratch, at, m):
             continue
         full = game.num_window == game.window
-        if full and (old == game.window or not _goes_before(scratch, at, scratch.window[-1])):
+        if full and (old == game.window or not _goes_before(scratch, at, scratch.window[end])):
             continue
         if old > 0 and _is_in_window(scratch, at):
             continue
@@ -228,7 +236,7 @@ def _measure_starts(scratch: Scratch) -> None:
             in_s = compact_in_s(scratch.ahead, scratch.ahead.after_s, gang, target)
             scratch.start_in_s[target, scratch.by_key[i]] = in_s
         if done > 0:
-            sort_release(scratch.ahead, target)
+            take_back(scratch.ahead, target)
 
 
 @kernel
