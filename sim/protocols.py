@@ -195,6 +195,14 @@ class Looping(Protocol):
         """The loop for a run that begins; `views` grants the scheduler's `needs`."""
 
 
+@runtime_checkable
+class Acting(Protocol):
+    """A scheduler that carries out what it decides: nothing passes through Python between."""
+
+    def act(self, views: ViewMaker) -> tuple[Decision, bool]:
+        """The next decision of `decide` at this instant, and whether it has been carried out."""
+
+
 def drive(loop: Loop, flush: Callable[[], None], tell: Callable[[], None]) -> int:
     """Play until nothing happens any more: OVER, STUCK or ILLEGAL.
 

@@ -18,8 +18,8 @@ from gpuyard.serving.places import named
 from marl.env.game import Game
 from sim.decision import Decision
 from sim.errors import GpuYardError, SimulationError
-from sim.protocols import Scheduler
-from sim.view import ClusterView, Signal
+from sim.protocols import Acting, Scheduler
+from sim.view import Signal, ViewMaker
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class Decider:
         """See `Setter` for errors."""
         self.game = game
         self.scheduler = scheduler
+        self._acting = scheduler if isinstance(scheduler, Acting) else None
         self.seed = seed
         self._setter = Setter(game, scheduler.needs, defaults)
         self.places = self._setter.places
@@ -66,8 +67,11 @@ class Decider:
         orders: list[DecisionForm] = []
         turn, again, wake_s = 0, True, None
         while again:
-            decision = self._asked(views.view())
-            world.simulator.apply(decision)
+            decision, is_done = self._asked(views)
+            if is_done:
+                world.simulator.forget_log()
+            else:
+                world.simulator.apply(decision)
             orders += self._orders(decision, world, turn)
             again, wake_s, turn = decision.again, decision.wake_s, turn + 1
             if turn == MOST_TURNS:
@@ -82,14 +86,16 @@ class Decider:
             assumed=world.assumed,
         )  # fmt: skip
 
-    def _asked(self, view: ClusterView) -> Decision:
-        """The scheduler's decision.
+    def _asked(self, views: ViewMaker) -> tuple[Decision, bool]:
+        """The scheduler's decision, and whether it has been carried out.
 
         Raises:
             SimulationError: it fails, as one may that meets a state without its own past.
         """
         try:
-            return self.scheduler.decide(view)
+            if self._acting is not None:
+                return self._acting.act(views)
+            return self.scheduler.decide(views.view()), False
         except GpuYardError:
             raise
         except Exception as error:
@@ -160,25 +166,27 @@ def _check_times(form: StateForm) -> None:
     seen = set[str]()
     for key, field in (("running", "started_s"), ("queue", "submitted_s")):
         for at, job in enumerate(getattr(form, key)):
-            where, told_s = named(key, at, job), getattr(job, field)
+            told_s = getattr(job, field)
             if job.id in seen:
+                where = named(key, at, job)
                 raise RequestError(f"{where}: the id is given twice; each job has its own")
             seen.add(job.id)
             if told_s > form.time_s:
                 raise RequestError(
-                    f"{where}: {field} is {told_s}, after time_s, {form.time_s}; leave out "
-                    "what has not happened yet"
+                    f"{named(key, at, job)}: {field} is {told_s}, after time_s, {form.time_s}; "
+                    "leave out what has not happened yet"
                 )
     for at, job in enumerate(form.running):
-        where = named("running", at, job)
         if job.submitted_s is not None and job.submitted_s > job.started_s:
             raise RequestError(
-                f"{where}: submitted_s is {job.submitted_s}, after started_s, {job.started_s}"
+                f"{named('running', at, job)}: submitted_s is {job.submitted_s}, after started_s, "
+                f"{job.started_s}"
             )
         if job.resume_s is not None and job.resume_s < job.started_s:
             raise RequestError(
-                f"{where}: resume_s is {job.resume_s}, before started_s, {job.started_s}; it "
-                "is when this attempt began to make progress, so leave it out if they are one"
+                f"{named('running', at, job)}: resume_s is {job.resume_s}, before started_s, "
+                f"{job.started_s}; it is when this attempt began to make progress, so leave it "
+                "out if they are one"
             )
 
 

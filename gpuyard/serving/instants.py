@@ -55,7 +55,7 @@ class Setter:
         if defaults.profile is not None:
             self._profile_row(defaults.profile, "default_profile")
         self._any_profile = int(np.argmax(game.physics.catalogue.gang_ok))
-        self.places = Places(game)
+        self.places, self._partitions = Places(game), game.partitions
         sizes = np.bincount(game.partition_of_server, weights=game.topology.gpus_per_server)
         self.largest = int(sizes.max())
 
@@ -106,13 +106,13 @@ class Setter:
         order: IntArray,
     ) -> tuple[JobTable, AssumedForm]:
         """The job table, rows in `order` of `jobs`, and what was assumed."""
-        waits = [named("queue", at, job) for at, job in enumerate(form.queue)]
-        where = [*(named("running", at, job) for at, job in enumerate(form.running)), *waits]
-        told_s = [self._estimate_s(job, place) for job, place in zip(jobs, where, strict=True)]
-        kinds = [self._profile(job, place) for job, place in zip(jobs, where, strict=True)]
+        runs = len(form.running)
+        where = [("running", at) if at < runs else ("queue", at - runs) for at in range(len(jobs))]
+        told_s = [self._estimate_s(job, *place) for job, place in zip(jobs, where, strict=True)]
+        kinds = [self._profile(job, *place) for job, place in zip(jobs, where, strict=True)]
         gang = [*map(len, placements), *(job.gpus for job in form.queue)]
         home = [int(self.places.owner[gpus[0]]) for gpus in placements]
-        home += map(self._home, form.queue, waits)
+        home += [self._home(job, at) for at, job in enumerate(form.queue)]
         estimate_s, given = np.array(told_s)[order], len(jobs)
         done_s = np.array([job.progress_s or 0.0 for job in jobs])[order]
         users = np.array([job.user or "" for job in jobs], dtype=object)[order]
@@ -136,23 +136,25 @@ class Setter:
         )
         return table, assumed
 
-    def _estimate_s(self, job: RunningJob | WaitingJob, where: str) -> float:
+    def _estimate_s(self, job: RunningJob | WaitingJob, key: str, at: int) -> float:
         told_s = self._defaults.estimate_s if job.estimate_s is None else job.estimate_s
         if told_s is None and self._needs & OF_DURATION:
             raise RequestError(
-                f"{where}: estimate_s is missing, and this scheduler orders by it; give it, set "
-                "default_estimate_s=SECONDS, or serve one that needs none, like scheduler=fifo"
+                f"{named(key, at, job)}: estimate_s is missing, and this scheduler orders by it; "
+                "give it, set default_estimate_s=SECONDS, or serve one that needs none, like "
+                "scheduler=fifo"
             )
         return np.nan if told_s is None else told_s
 
-    def _profile(self, job: RunningJob | WaitingJob, where: str) -> int:
+    def _profile(self, job: RunningJob | WaitingJob, key: str, at: int) -> int:
         name = self._defaults.profile if job.profile is None else job.profile
         if name is not None:
-            return self._profile_row(name, f"{where}.profile")
+            row = self._row_of.get(name)
+            return self._profile_row(name, f"{named(key, at, job)}.profile") if row is None else row
         if self._needs & OF_PROFILE:
             raise RequestError(
-                f"{where}: profile is missing, and this scheduler looks at it; give it, or set "
-                "default_profile=NAME (GET /cluster lists them)"
+                f"{named(key, at, job)}: profile is missing, and this scheduler looks at it; give "
+                "it, or set default_profile=NAME (GET /cluster lists them)"
             )
         return self._any_profile
 
@@ -207,15 +209,17 @@ class Setter:
             type_mask=np.array([self._types(job.gpu_types) for job in jobs]),
         )
 
-    def _home(self, job: WaitingJob, where: str) -> int:
-        count = self.game.partitions
+    def _home(self, job: WaitingJob, at: int) -> int:
+        count = self._partitions
         if job.partition is None and count > 1:
             raise RequestError(
-                f"{where}: partition is missing; there are {count}, so say which (0 to {count - 1})"
+                f"{named('queue', at, job)}: partition is missing; there are {count}, so say "
+                f"which (0 to {count - 1})"
             )
         if job.partition is not None and job.partition >= count:
             raise RequestError(
-                f"{where}: partition is {job.partition}; there are 0 to {count - 1} (agents.count)"
+                f"{named('queue', at, job)}: partition is {job.partition}; there are 0 to "
+                f"{count - 1} (agents.count)"
             )
         return job.partition or 0
 

@@ -23,6 +23,7 @@ class Places:
         self._game, self._topology = game, game.topology
         self.owner = game.partition_of_server[game.topology.gpu_server]  # (G,)
         self.names = [str(name) for name in server_names(game.topology)]  # (S,)
+        self._partitions = game.partitions
         self._server_of = {name: at for at, name in enumerate(self.names)}
 
     def of(self, running: Sequence[RunningJob]) -> list[IntArray]:
@@ -31,19 +32,13 @@ class Places:
         Raises:
             RequestError: naming the job and what is wrong with its placement.
         """
-        tenants = np.zeros(self._topology.num_gpus, dtype=np.int64)
-        found: list[IntArray] = []
-        for at, job in enumerate(running):
-            if (job.placement is None) == (job.servers is None):
-                raise RequestError(
-                    f"{named('running', at, job)}: give placement or servers, one of the two"
-                )
-            told = None if job.placement is None else self._given(job.placement, at, job)
-            found.append(np.zeros(0, dtype=np.int64) if told is None else told)
-        held_milli = np.zeros_like(tenants)
-        for job, gpus in zip(running, found, strict=True):
-            tenants[gpus] += 1
-            held_milli[gpus] += job.gpu_milli
+        if not running:
+            return []
+        found = self._given(running)
+        every, sizes = np.concatenate(found), [len(gpus) for gpus in found]
+        milli = np.repeat([job.gpu_milli for job in running], sizes)
+        tenants = np.bincount(every, minlength=self._topology.num_gpus)
+        held_milli = np.bincount(every, milli, self._topology.num_gpus).astype(np.int64)
         for at, job in enumerate(running):
             if job.servers is not None:
                 room = held_milli + job.gpu_milli <= WHOLE_GPU_MILLI
@@ -51,7 +46,7 @@ class Places:
                 tenants[found[at]] += 1
                 held_milli[found[at]] += job.gpu_milli
         self._few_enough(tenants, running, found)
-        if self._game.partitions > 1 and found:
+        if self._partitions > 1:
             self._one_partition(running, found)
         return found
 
@@ -130,18 +125,28 @@ class Places:
                 f"most {most} may share one (max_tenants)"
             )
 
-    def _given(self, placement: list[int], at: int, job: RunningJob) -> IntArray:
-        count = self._topology.num_gpus
-        if min(placement) < 0 or max(placement) >= count:
-            gpu = next(gpu for gpu in placement if not 0 <= gpu < count)
-            raise RequestError(
-                f"{named('running', at, job)}.placement: there is no GPU {gpu}; "
-                f"{self._topology.name} has GPUs 0 to {count - 1} (GET /cluster)"
-            )
-        if len(set(placement)) < len(placement):
-            twice = next(gpu for gpu, times in Counter(placement).items() if times > 1)
-            raise RequestError(f"{named('running', at, job)}.placement: GPU {twice} is named twice")
-        return np.array(placement, dtype=np.int64)
+    def _given(self, running: Sequence[RunningJob]) -> list[IntArray]:
+        """The placements of those that give one; no GPU of the others."""
+        count, found = self._topology.num_gpus, list[IntArray]()
+        for at, job in enumerate(running):
+            placement = job.placement or ()
+            if (job.placement is None) == (job.servers is None):
+                raise RequestError(
+                    f"{named('running', at, job)}: give placement or servers, one of the two"
+                )
+            if len(set(placement)) < len(placement):
+                twice = next(gpu for gpu, times in Counter(placement).items() if times > 1)
+                raise RequestError(
+                    f"{named('running', at, job)}.placement: GPU {twice} is named twice"
+                )
+            if placement and (min(placement) < 0 or max(placement) >= count):
+                gpu = next(gpu for gpu in placement if not 0 <= gpu < count)
+                raise RequestError(
+                    f"{named('running', at, job)}.placement: there is no GPU {gpu}; "
+                    f"{self._topology.name} has GPUs 0 to {count - 1} (GET /cluster)"
+                )
+            found.append(np.array(placement, dtype=np.int64))
+        return found
 
     def _lowest(self, servers: dict[str, int], room: BoolArray, where: str) -> IntArray:
         """The first GPUs with room for the job, or its part of one, on each server."""

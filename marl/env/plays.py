@@ -6,7 +6,7 @@ import numpy as np
 
 from marl.env.actions import Sizes
 from marl.env.layout import WORKER, CodecRules, Layout, LinkSight, Observation
-from marl.env.memory import make_memory
+from marl.env.memory import Memory, make_memory
 from marl.env.observe import Buffers
 from marl.env.playing import Play, choose, find_turn, is_legal, link, look_at, open_epoch, pause_s
 from sim.arrays import IntArray
@@ -147,6 +147,19 @@ def with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: in
     return seen
 
 
+def ordered(memory: Memory) -> Decision:
+    """What the last action orders."""
+    turn = memory.turn[0]
+    preempts, forwards, starts = (int(turn[key]) for key in ("preempts", "forwards", "starts"))
+    gpus = memory.start_gpus[: memory.start_first[starts]].copy()
+    return Decision(
+        starts=(Start(int(memory.start_job[0]), gpus),) if starts else (),
+        preempts=tuple(memory.preempt[:preempts].tolist()),
+        forwards=(Forward(*memory.forward[0].tolist()),) if forwards else (),
+        again=True,
+    )
+
+
 class Rounds:
     """The turns of one decision epoch after the other, until every agent waits.
 
@@ -232,14 +245,4 @@ class Rounds:
         if acting is None:
             return Decision(again=True)
         choose(play, acting)
-        preempts, forwards, starts = (
-            int(memory.turn[key][0]) for key in ("preempts", "forwards", "starts")
-        )
-        gpus = memory.start_gpus[: memory.start_first[starts]].copy()
-        job, partition = memory.forward[0].tolist()
-        return Decision(
-            starts=(Start(int(memory.start_job[0]), gpus),) if starts else (),
-            preempts=tuple(memory.preempt[:preempts].tolist()),
-            forwards=(Forward(job, partition),) if forwards else (),
-            again=True,
-        )
+        return ordered(memory)

@@ -75,8 +75,16 @@ def net_of(policy: PairScorePolicy, layout: Layout) -> Net | None:
         seek=_two(policy.seek, policy.query),
         found=np.zeros((0, width)) if policy.found is None else _weight(policy.found),
         prior=_prior(policy.prior, policy.prior_scale),
+        speaks=_speaks(policy),
         **_scratch(layout, width, encoder.gpu.weight.shape[0], hidden),
     )
+
+
+def _speaks(policy: PairScorePolicy) -> bool:
+    """Whether the network adds anything to the prior: beside one its ends begin as zeros."""
+    heads = (policy.start, policy.forward_to, policy.suspend_for)
+    ends = [policy.key, policy.wait[2], *(head.score for head in heads if head is not None)]
+    return any(bool(each.any()) for end in ends for each in end.parameters())
 
 
 def _scratch(layout: Layout, width: int, gpu_width: int, hidden: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from marl.env.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
 from marl.env.layout import CodecRules, Layout
 from marl.env.observe import Buffers
-from marl.env.playing import TURN, Play, act, play_on, routines
+from marl.env.playing import TURN, Play, act, find_turn, play_on, routines
 from marl.env.plays import blank_buffers, make_play
 from marl.policy.parts import (
     Joint,
@@ -33,7 +33,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.compiling import Routine, write_addresses
 from sim.handle import Handle, ask, count, signature_of
 from sim.jit import kernel
-from sim.kernel.step import ILLEGAL, PAUSE
+from sim.kernel.step import ILLEGAL, OVER, PAUSE
 from sim.protocols import Fault
 from sim.scoring.table import OfGpu, OfPeer, OfServer
 from sim.scoring.weights import add_product, copy_numbers
@@ -64,6 +64,7 @@ class Net(Handle):
     seek: Two  # these two are empty where it does not read the whole datacenter
     found: FloatArray  # (H, H)
     prior: Prior
+    speaks: bool  # some last weight is not zero; else the prior decides, and nothing is encoded
     # Scratch.
     server: FloatArray  # (S, H)
     lower: FloatArray  # (S, H) servers on the way down
@@ -215,16 +216,19 @@ def _best_start(
     for at in range(servers * MODES):
         if buffers.action_mask[first + at] == 0:
             continue
-        if not asked:
+        if net.speaks and not asked:
             asked = True
             _ask(net, buffers, w, net.query, net.query_state)
             share(buffers.jobs[w], net.start, net.of_state[0], net.start_shared)
         s, mode = at // MODES, at % MODES
-        score = joint_score(buffers.pairs[w, s, mode], net.start, net.start_shared, net.hidden)
-        match = 0.0
-        for h in range(width):
-            match += net.query_state[h] * net.keys[s, mode * width + h]
-        score += match / math.sqrt(width) + prior_start(net.prior, buffers, w, s, mode)
+        score = prior_start(net.prior, buffers, w, s, mode)
+        if net.speaks:
+            match = 0.0
+            for h in range(width):
+                match += net.query_state[h] * net.keys[s, mode * width + h]
+            score += match / math.sqrt(width)
+            pair = buffers.pairs[w, s, mode]
+            score += joint_score(pair, net.start, net.start_shared, net.hidden)
         score = np.rint(score * TIES)
         if score > most:
             action, most = first + at, score
@@ -279,17 +283,18 @@ def _best_elsewhere(
     for m in range(rows.shape[1]):
         if buffers.action_mask[first + m] == 0:
             continue
-        if not shared:
+        if net.speaks and not shared:
             shared = True
             share(buffers.jobs[w], by, net.of_state[2 if suspends else 1], net.pair_shared)
             if len(buffers.all_gpus) > 0:
                 _ask(net, buffers, w, net.seek, net.sought)
-        pair = net.pair[: _fill_pair(net, buffers, m, rows[w, m])]
-        score = joint_score(pair, by, net.pair_shared, net.hidden)
         if suspends:
-            score += prior_suspension(net.prior, buffers, w, m)
+            score = prior_suspension(net.prior, buffers, w, m)
         else:
-            score += prior_forward(net.prior, buffers, w, m)
+            score = prior_forward(net.prior, buffers, w, m)
+        if net.speaks:
+            pair = net.pair[: _fill_pair(net, buffers, m, rows[w, m])]
+            score += joint_score(pair, by, net.pair_shared, net.hidden)
         score = np.rint(score * TIES)
         if score > most:
             action, most = first + m, score
@@ -299,11 +304,12 @@ def _best_elsewhere(
 @kernel
 def best_action(net: Net, buffers: Buffers, numbers: IntArray) -> int:
     """The greedy action, the first of those that tie; `numbers`: `Sizes.table`."""
-    _encode(net, buffers)
-    net.of_state[:] = 0.0
-    add_product(net.state, net.start.of_state, net.of_state[0])
-    add_product(net.state, net.forward_to.of_state, net.of_state[1])
-    add_product(net.state, net.suspend_for.of_state, net.of_state[2])
+    if net.speaks:
+        _encode(net, buffers)
+        net.of_state[:] = 0.0
+        add_product(net.state, net.start.of_state, net.of_state[0])
+        add_product(net.state, net.forward_to.of_state, net.of_state[1])
+        add_product(net.state, net.suspend_for.of_state, net.of_state[2])
     best = (-1, -np.inf)
     window, starts = buffers.jobs.shape[0], buffers.servers.shape[0] * MODES
     for w in range(window):
@@ -316,7 +322,9 @@ def best_action(net: Net, buffers: Buffers, numbers: IntArray) -> int:
                 net, buffers, kind, w, numbers[kind, 0] + w * numbers[kind, 2], best
             )
     if buffers.action_mask[numbers[WAIT, 0]] != 0:
-        two_layers(net.state, net.wait, net.hidden, net.one)
+        net.one[0] = 0.0
+        if net.speaks:
+            two_layers(net.state, net.wait, net.hidden, net.one)
         if np.rint(net.one[0] * TIES) > best[1]:
             return int(numbers[WAIT, 0])
     return best[0]
@@ -340,6 +348,14 @@ def _play(play: Play, net: Net, until: int) -> int:
             return ILLEGAL
         if turn.decisions >= until:
             return PAUSE
+
+
+@kernel
+def take_turn(play: Play, net: Net) -> int:
+    """Let the next agent that has a choice act: TURN; OVER if there is none, ILLEGAL if refused."""
+    if not find_turn(play):
+        return OVER
+    return TURN if ask(net.routine[ACT], play, count(net.routine[CHOOSE], play, net)) else ILLEGAL
 
 
 def link(net: Net, play: Play, *, plays: bool = False) -> None:

@@ -7,15 +7,17 @@ import numpy as np
 import torch
 
 from marl.env.layout import NEEDS, CodecRules, Layout, layout_for
-from marl.env.plays import Rounds
+from marl.env.playing import TURN, Play
+from marl.env.plays import Rounds, ordered
 from marl.policy import policy_folder
 from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, read_spec
 from marl.policy.from_torch import net_of, why_torch
-from marl.policy.network import Net, NetLoop, choose
+from marl.policy.network import Net, NetLoop, choose, link, take_turn
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.plan import play_greedily
 from sim.decision import Decision
 from sim.kernel.layout import State
+from sim.kernel.step import ILLEGAL
 from sim.protocols import Loop
 from sim.run import Run
 from sim.simulator import Simulator
@@ -69,6 +71,7 @@ class MarlScheduler:
         self._fitted: _Fitted | None = None
         self._rounds: Rounds | None = None
         self._again = False
+        self._acting: tuple[Play, Net] | None = None  # in `act`, amid an epoch
 
     def reset(self, seed: int) -> None:
         """Forget the run; an untrained policy draws its weights from `seed`.
@@ -84,9 +87,7 @@ class MarlScheduler:
         """One agent's turn; asks for the next until all wait."""
         fitted, rounds = self._ready(view)
         if not self._again:
-            rounds.play(view)  # a run may begin amid others that run: the first epoch is one, too
-            rounds.open()
-            until_s = rounds.pause_s(view)
+            until_s = self._open(view, rounds)
             if until_s is not None:
                 return Decision(wake_s=until_s)
         if fitted.net is not None:  # reads the buffers itself
@@ -103,6 +104,32 @@ class MarlScheduler:
             scores = fitted.policy(stack(list(seen.values())))
         chosen = best_action(scores.logits)
         return rounds.decide(view, dict(zip(seen, chosen, strict=True)))
+
+    def act(self, views: ViewMaker) -> tuple[Decision, bool]:
+        """As `decide`; where the network is compiled, what a turn orders is carried out."""
+        if not self._again:
+            view = views.view()
+            fitted, rounds = self._ready(view)
+            until_s = self._open(view, rounds)
+            if until_s is not None:
+                return Decision(wake_s=until_s), False
+            self._acting = None
+            if fitted.net is not None:
+                self._acting = rounds.play(view), fitted.net
+                link(fitted.net, self._acting[0])
+        if self._acting is None:
+            return self.decide(views.view()), False
+        verdict = take_turn(*self._acting)
+        self._again = verdict in {TURN, ILLEGAL}
+        if not self._again:
+            return Decision(), True
+        return ordered(self._acting[0].memory), verdict == TURN
+
+    def _open(self, view: ClusterView, rounds: Rounds) -> float | None:
+        """Begin an epoch; when agents act next if that is not now."""
+        rounds.play(view)  # a run may begin amid others that run: the first epoch is one, too
+        rounds.open()
+        return rounds.pause_s(view)
 
     def why_python(self) -> str:
         """A loop plays what is compiled (`marl.policy`)."""

@@ -1,6 +1,10 @@
-"""Runs in lockstep are the runs that the scheduler makes one by one."""
+"""Runs in lockstep, and turns that carry out what they order, are those made one by one."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from marl.policy.build import PolicySpec, save_policy
@@ -33,6 +37,30 @@ def test_lockstep_plays_what_the_scheduler_plays(tmp_path):
         assert events(run) == events(alone)
         assert np.isfinite(run.finish_s).all()
     assert len({events(run) for run in together}) == len(sizes)
+
+
+@pytest.mark.parametrize("encoder", ["hierarchical", "flat"], ids=["compiled", "torch"])
+def test_acting_is_deciding_and_carrying_out(tmp_path: Path, encoder: str):
+    spec, rules = replace(SPEC, encoder=encoder), replace(RULES, interval_s=100.0)
+    save_policy(tmp_path, loud_policy(spec, 1), spec, rules)
+    jobs = RandomJobs(count=20, partitions=2, most_gpus=6, span_s=3000.0)(3)
+    scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+    decided = simulate(mixed_game(2).simulator(jobs), scheduler, 0, None, compiled=False)
+    simulator = mixed_game(2).simulator(jobs)
+    views = simulator.views(scheduler.needs)
+    scheduler.reset(0)
+    carried_out = 0
+    while simulator.advance():
+        again = True
+        while again:
+            decision, is_done = scheduler.act(views)
+            if not is_done:
+                simulator.apply(decision)
+            carried_out += is_done and decision.again
+            again = decision.again
+    acted = simulator.outcome(scheduler.name, 0, np.nan, np.nan)
+    assert events(acted) == events(decided)
+    assert (carried_out > len(jobs)) == (encoder == "hierarchical")
 
 
 def test_logits_that_differ_by_rounding_tie():

@@ -30,6 +30,7 @@ SPECS = {
     "plain": PolicySpec(**SIZES, prior_scale=0.0),
     "prior": PolicySpec(**SIZES, prior_scale=2.0),
     "suspends": PolicySpec(**SIZES, prior_scale=1.5, suspends=True, start_units=5, suspend_units=4),
+    "as it begins": PolicySpec(**SIZES, prior_scale=2.0),
     "datacenter": PolicySpec(**SIZES, prior_scale=1.5, suspends=True, datacenter=True),
 }
 
@@ -40,8 +41,9 @@ def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[i
     spec = SPECS[name]
     torch.manual_seed(1)
     policy = build_policy(spec, 4).eval()
+    begins = name == "as it begins"  # beside a prior heads are zero then: nothing is encoded
     with torch.no_grad():
-        for each in policy.parameters():  # heads begin as zero
+        for each in () if begins else policy.parameters():
             each.add_(0.3 * torch.randn_like(each))
     if policy.prior is not None:
         policy.prior.take(WEIGHTS if spec.suspends else replace(WEIGHTS, suspend=None))
@@ -53,6 +55,7 @@ def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[i
             layout = now.rounds.layout
             net = net_of(policy, layout) if net is None else net
             assert net is not None
+            assert net.speaks != begins
             for seen in now.seen.values():
                 with torch.no_grad():
                     logits = policy(stack([seen])).logits[0].double().numpy()
