@@ -4,6 +4,7 @@ python benchmarks/beside.py
 """
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -26,7 +27,10 @@ JOBS = ["workload.num_jobs=1200", "workload.load=0.9"]
 def main() -> None:
     """Play both and draw."""
     mpl.use("Agg")
-    runs = {"First in, first out": "fifo", "GPUYard's agents": gpuyard.load_policy("pretrained")}
+    runs: dict[str, Any] = {
+        "First in, first out": "fifo",
+        "GPUYard's agents": gpuyard.load_policy("pretrained"),
+    }
     played = {
         name: gpuyard.simulate(scheduler=each, agents=4, overrides=JOBS).raw
         for name, each in runs.items()

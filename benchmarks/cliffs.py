@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from setup_run import NO_PHYSICS, ROOT, Bench, bench
@@ -266,7 +267,7 @@ def _first(jobs: JobTable, count: int) -> JobTable:
     """The first jobs of a table, with what they ask for."""
     rows = np.arange(min(count, len(jobs)))
     given = {field.name: getattr(jobs, field.name) for field in fields(jobs)}
-    cut = {
+    cut: dict[str, Any] = {
         name: value.take(rows) if isinstance(value, Demands) else value[rows]
         for name, value in given.items()
         if isinstance(value, Demands | np.ndarray)

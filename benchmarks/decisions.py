@@ -47,6 +47,7 @@ def fill(simulator: Simulator, filler: Scheduler) -> None:
     """Play until most of the GPUs work."""
     filler.reset(0)
     loop = simulator.loop_of(filler)
+    assert loop is not None
     while decided(simulator, loop):
         if (simulator.state.gpu["tenants"] > 0).mean() >= FULL_SHARE:
             return

@@ -38,14 +38,11 @@ def main_plan(agents: int, servers: int, jobs: int) -> Plan:
 def plan_of(config: dict[str, Any]) -> Plan:
     """What `scripts/train.py` would train on."""
     experiment = experiment_of(config)
-    windows = Windows(
-        workload=experiment.workload, setting=experiment.setting, part="train", seed=SEED
-    )
     return Plan(
         game=experiment.game,
         rules=CodecRules(**config["rules"]),
         reward=DelayReward(own_weight=0.3, scale_s=1000.0),
-        windows=windows,
+        windows=Windows(experiment, "train"),
         max_rounds=config["max_rounds"],
     )
 

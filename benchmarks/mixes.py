@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 from setup_run import Bench, bench, synthetic, write_csv
 
 from sim.simulator import simulate
@@ -32,7 +33,8 @@ def loop_s(case: Bench) -> tuple[float, float]:
     simulator = case.experiment.game.simulator(case.jobs)
     began = time.process_time()
     run = simulate(simulator, case.scheduler, 0, None)
-    return time.process_time() - began, float((run.interference_s > 0).mean())
+    assert run.interference_s is not None
+    return time.process_time() - began, float(np.mean(run.interference_s > 0))
 
 
 def measured(path: Path, repeats: int) -> dict[str, float]:

@@ -62,7 +62,7 @@ def states(cluster: dict[str, Any], rng: np.random.Generator) -> list[dict[str, 
 
 
 def _state(cluster: dict[str, Any], rng: np.random.Generator, *, frees: bool) -> dict[str, Any]:
-    now_s, running = 100_000.0, []
+    now_s, running = 100_000.0, list[dict[str, Any]]()
     for server in cluster["servers"]:
         at, last = server["first_gpu"], server["first_gpu"] + server["gpus"]
         while at < last:
@@ -103,7 +103,7 @@ def measured(service: Connection, process: int, seconds: float) -> dict[str, flo
     bodies = states(cluster, np.random.default_rng(0))
     for body in bodies[:WARM]:
         service.call("POST", "/decide", body)
-    taken_s, starts, before_s = [], 0, busy_s(process)
+    taken_s, starts, before_s = list[float](), 0, busy_s(process)
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
         asked = time.perf_counter()

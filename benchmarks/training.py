@@ -192,7 +192,6 @@ class BarePpo:
 
 
 SEED, SERVERS_PER_AGENT, JOBS = 0, 4, 600
-SMALL = {"gpu_dim": 4, "hidden_dim": 8, "head_dim": 8}
 
 
 def specs(config: dict[str, Any]) -> tuple[PpoSpec, PolicySpec]:
@@ -296,7 +295,7 @@ def main() -> None:
     gpu = options.gpu and torch.cuda.is_available()
     if options.gpu and not gpu:
         print("--gpu: skipped, torch sees no CUDA device")
-    numbers = {}
+    numbers: dict[str, float] = {}
     print("agents  trainer          env steps/s  over the bare loop")
     for agents in () if options.played else options.agents:
         found = speeds(agents, options.iterations, runners=options.runners, gpu=gpu)
@@ -310,8 +309,9 @@ def main() -> None:
     plan, spec = plan_of(config), specs(config)[1]
     print("network   agent turns/s played, one core")
     prior = score_weights_of(config["policy"]["prior"], "policy.prior")
-    for name, each in (("main", spec), ("small", replace(spec, **SMALL))):
-        numbers[f"played_{name}_turns_per_s"] = played(plan, each, prior, windows=10)
+    small = replace(spec, gpu_dim=4, hidden_dim=8, head_dim=8)
+    for name, sizes in (("main", spec), ("small", small)):
+        numbers[f"played_{name}_turns_per_s"] = played(plan, sizes, prior, windows=10)
         print(f"{name:8} {numbers[f'played_{name}_turns_per_s']:12,.0f}", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
