@@ -187,6 +187,27 @@ def test_gittins_predicts_the_least_work_a_completion(short_s, long_s, work_s):
     assert np.median(estimated(forest, trace)[900:]) == pytest.approx(work_s, rel=0.1)
 
 
+def test_what_was_predicted_once_is_not_predicted_again():
+    """A window is read anew for each scheduler, number of agents and cell of a table."""
+    fits: list[int] = []
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Counting(RandomForestEstimator):
+        def _fitted(self, features, target, seed):
+            fits.append(seed)
+            return super()._fitted(features, target, seed)
+
+    trace = random_trace(150, 1)
+    first = estimated(Counting(**FOREST), trace)
+    fitted = len(fits)
+    assert estimated(Counting(**FOREST), dataclasses.replace(trace)) == first
+    assert len(fits) == fitted > 0
+    later = dataclasses.replace(trace, duration_s=trace.duration_s + 1.0)
+    assert estimated(Counting(**FOREST), later) != first
+    assert estimated(Counting(**{**FOREST, "trees": 4}), trace) != first
+    assert len(fits) > 2 * fitted
+
+
 def test_means_and_work_a_completion_are_not_both_predicted():
     with pytest.raises(TraceError, match=r"smearing and .*gittins are both true"):
         RandomForestEstimator(**{**FOREST, "smearing": True, "gittins": True})
