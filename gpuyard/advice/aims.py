@@ -14,6 +14,7 @@ from sim.report.job_times import (
     jct_s,
     queue_delay_s,
     slowdown,
+    widening,
 )
 from sim.report.timeline import Steps, gpu_changes, gpus_over_time, steps_of_changes
 from sim.run import Kind, Run
@@ -22,6 +23,7 @@ from sim.topology.topology import Topology
 RESAMPLES = 999
 SEED = 0  # equal runs give equal intervals, and schedulers are paired: all see the same draws
 P95 = 0.95
+CONFIDENCE = 0.95  # at which draws of few blocks are widened
 CHUNK = 100  # draws at a time where there is a number for every user
 NAN = float("nan")
 
@@ -106,6 +108,21 @@ def measured(finished: FinishedJobs, weights: FloatArray) -> dict[str, FloatArra
             "gpu_util_frac": (weights @ finished.busy_gpu_s) / (weights @ finished.offered_gpu_s),
             "lost_gpu_h": weights @ finished.lost_gpu_h,
         }
+
+
+def bootstrapped(finished: FinishedJobs, blocks: int) -> dict[str, FloatArray]:
+    """Each aim (1 + R,): the value, then draws of `blocks`, as far from it as t of so few asks for.
+
+    Percentiles of few blocks are narrow: at 95 %, of ten they held in 88 of 100 cases. Draws move
+    by logarithms, so that ratios of two rows are widened alike and nothing falls below 0.
+    """
+    found, wider = measured(finished, draws_of(blocks)), widening(max(blocks, 2), CONFIDENCE)
+    for aim, values in found.items():
+        if values[0] > 0:
+            values[1:] = values[0] * (values[1:] / values[0]) ** wider
+        if aim in ("user_fairness", "gpu_util_frac"):
+            np.minimum(values, 1.0, out=values)
+    return found
 
 
 def _mean(

@@ -13,11 +13,10 @@ import numpy as np
 
 from gpuyard.advice.aims import (
     blocks_of,
-    draws_of,
+    bootstrapped,
     finished_of_run,
     finished_of_trace,
     large_gang,
-    measured,
     peak_gpus,
     stops_of,
     unserved,
@@ -166,7 +165,7 @@ def play(candidate: Candidate) -> Played:
         jobs=int(counted(run).sum()),
         withdrawn=int((jobs.measured & given_up(run)).sum()),
         unserved=unserved(jobs, counted(run)),
-        draws=measured(finished_of_run(run, blocks, large), draws_of(blocks.count)),
+        draws=bootstrapped(finished_of_run(run, blocks, large), blocks.count),
         seconds=time.perf_counter() - began,
     )
 
@@ -201,7 +200,7 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
         preempts=False, stops_per_job=float("nan"), jobs=len(told.block),
         withdrawn=int((jobs.measured & np.isnan(waited_s)).sum()),
         unserved=unserved(jobs, ~np.isnan(waited_s)),
-        draws=measured(told, draws_of(blocks.count)), seconds=0.0,
+        draws=bootstrapped(told, blocks.count), seconds=0.0,
     )  # fmt: skip
 
 

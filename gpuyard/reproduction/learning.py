@@ -59,8 +59,11 @@ class Learned:
 
     def ratio_to(self, other: Self, confidence: float) -> Interval:
         """The same, over what another arm learned; none over itself or on other windows."""
-        logs = [each.metrics["held_out"].get("ln_mean_jct_s") for each in (self, other)]
-        if other is self or None in logs or len(logs[0]) != len(logs[1]):
+        logs, *windows = (
+            [each.metrics["held_out"].get(key) for each in (self, other)]
+            for key in ("ln_mean_jct_s", "part", "first", "windows")
+        )
+        if other is self or None in logs or any(mine != its for mine, its in windows):
             return NONE
         return ratio_of(np.subtract(*logs), confidence)
 

@@ -92,9 +92,9 @@ def write_reproduction(
         table, reference=reference, rankings=(everywhere, common), confidence=confidence
     )
     write_atomically(folder / "league.csv", league_csv(table))
-    text = f"# {found.title}\n\n{league_markdown(table, note)}"
+    text = f"# {found.title}\n\n{league_markdown(table, note, confidence=confidence)}"
     write_atomically(folder / "league.md", text.encode())
-    return league_tables(table, note)
+    return league_tables(table, note, confidence=confidence)
 
 
 def _write_comparison(

@@ -11,7 +11,18 @@ from sim.arrays import FloatArray
 from sim.files import ReportError, csv_text, known_cells
 from sim.report.job_times import UNKNOWN, Interval, mean_interval
 from sim.report.league import METRIC, Cluster, LeagueRun, Place, mean_over, ratio_over
-from sim.report.table_text import TableText, interval_text, markdown, ratio_text
+from sim.report.standings import uncounted
+from sim.report.table_text import (
+    FEW,
+    UNDONE,
+    UNDONE_NOTE,
+    TableText,
+    interval_text,
+    mark,
+    markdown,
+    ratio_text,
+    too_few,
+)
 
 AT = "@"  # a name in results is SCHEDULER@ARM
 PER_H = 1.0 / 3600.0
@@ -29,6 +40,7 @@ class ArmRow:
     arm: str
     jct_s: Interval  # mean JCT over windows
     ratios: dict[str, Interval | None]  # reference arm -> paired ratio; None: itself, or not there
+    undone: bool  # some of its jobs are in no mean
 
 
 def arm_rows(
@@ -63,6 +75,12 @@ def arm_rows(
                 else _ratio(ours, found.get((cell, scheduler, each), {}), cluster_of, confidence)
                 for each in references
             },
+            undone=uncounted(
+                run.row
+                for run in runs
+                if (run.cell, run.row.labels.scheduler) == (cell, f"{scheduler}{AT}{arm}")
+            )
+            > 0,
         )
         for (cell, scheduler, arm), ours in found.items()
     ]
@@ -90,7 +108,12 @@ def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
         f"geometric mean over paired windows of mean JCT over that of the same scheduler's other "
         f"arm; below 1 is faster."
     )
-    tables = tuple((cell, tuple(map(_line, here))) for cell, here in cells)
+    if any(row.undone for row in rows):
+        note += f" {UNDONE_NOTE}"
+    few = [each.clusters for row in rows for each in (row.jct_s, *row.ratios.values()) if each]
+    told = dict.fromkeys(count for count in few if count and mark(count, confidence))
+    note += "".join(f" {FEW.strip()} {too_few(count)}" for count in told)
+    tables = tuple((cell, tuple(_line(row, confidence) for row in here)) for cell, here in cells)
     return markdown(TableText(tuple(heads), tables, note), texts=2)
 
 
@@ -115,13 +138,14 @@ def _ratio(
     return ratio_over(logs, cluster_of, confidence) if logs else None
 
 
-def _line(row: ArmRow) -> tuple[str, ...]:
-    cells = [row.scheduler, row.arm, str(row.jct_s.count), interval_text(row.jct_s, PER_H)]
+def _line(row: ArmRow, confidence: float) -> tuple[str, ...]:
+    arm, few = row.arm + (UNDONE if row.undone else ""), mark(row.jct_s.clusters, confidence)
+    cells = [row.scheduler, arm, str(row.jct_s.count), interval_text(row.jct_s, PER_H) + few]
     for reference, ratio in row.ratios.items():
         if reference == row.arm:
             cells.append("1")
         else:
-            cells.append(ratio_text(ratio))
+            cells.append(ratio_text(ratio) + mark(ratio.clusters if ratio else None, confidence))
     return tuple(cells)
 
 

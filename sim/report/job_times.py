@@ -311,8 +311,6 @@ def clustered_mean_interval(
     Raises:
         ValueError: no values, lengths differ, or `confidence` is not between 0 and 1.
     """
-    from scipy import stats
-
     check_confidence(confidence)
     array = np.asarray(values, dtype=np.float64)
     place, sizes = _grouped(array, clusters)
@@ -328,10 +326,18 @@ def clustered_mean_interval(
     if most_coverage(count) < confidence:
         low, high = min(low, alone.low), max(high, alone.high)
     else:
-        wider = float(stats.t.ppf(1 - tail, count - 1) / stats.norm.ppf(1 - tail))
-        wider *= (count / (count - 1)) ** 0.5
+        wider = widening(count, confidence)
         low, high = mean - wider * (mean - low), mean + wider * (high - mean)
     return Interval(mean, low, high, len(array), count, effective)
+
+
+def widening(clusters: int, confidence: float) -> float:
+    """By how much t over so many, at least 2, is wider than the bootstrap's percentiles."""
+    from scipy import stats
+
+    at = (1 + confidence) / 2
+    wider = float(stats.t.ppf(at, clusters - 1) / stats.norm.ppf(at))
+    return float(wider * (clusters / (clusters - 1)) ** 0.5)
 
 
 def clustered_ratio_interval(

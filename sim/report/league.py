@@ -12,8 +12,17 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
 from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval
-from sim.report.standings import LEAST_COMPARED, Ranking, ranking
-from sim.report.table_text import TableText, interval_text, markdown, plain_table, ratio_text
+from sim.report.standings import LEAST_COMPARED, Ranking, ranking, uncounted
+from sim.report.table_text import (
+    UNDONE,
+    UNDONE_NOTE,
+    TableText,
+    interval_text,
+    mark,
+    markdown,
+    plain_table,
+    ratio_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -185,6 +194,7 @@ class LeagueRow:
     ratio: Interval | None  # paired mean JCT over that of the reference; None for itself
     rank: float  # among those that ran everywhere; NaN where it did not
     common_rank: float  # among all, where all ran; NaN where that is too little
+    undone: bool  # some of its jobs are in no mean
     decision_ms: float  # mean over its runs; NaN where all were compiled, so not timed singly
 
 
@@ -228,6 +238,7 @@ def league_rows(
                 ratio=None if name == reference else _ratio(league, name, reference, confidence),
                 rank=ranks[0].get(name, np.nan),
                 common_rank=ranks[1].get(name, np.nan),
+                undone=uncounted(run.row for run in runs) > 0,
                 decision_ms=_known_mean([r.row.metrics["decision_ms_mean"] for r in runs]),
             )
         )
@@ -286,13 +297,15 @@ def league_csv(rows: Sequence[LeagueRow]) -> bytes:
     return csv_text(CSV_COLUMNS, lines).encode()
 
 
-def league_cells(row: LeagueRow) -> tuple[str, ...]:
+def league_cells(row: LeagueRow, confidence: float) -> tuple[str, ...]:
     """Texts of one line under `HEADERS`."""
     rank = "-" if np.isnan(row.rank) else f"{row.rank:.2f}"
     if np.isnan(row.rank) and not np.isnan(row.common_rank):
         rank = f"({row.common_rank:.2f})"
+    name = row.scheduler + (" †" if row.fewer else "") + (UNDONE if row.undone else "")
+    few = " ‡" if mark((row.ratio or row.jct_s).clusters, confidence) else ""
     return (
-        row.scheduler + (" †" if row.fewer else ""), row.role, str(row.agents), str(row.runs),
+        name + few, row.role, str(row.agents), str(row.runs),
         interval_text(row.jct_s, PER_H), interval_text(row.jct_p95_s, PER_H),
         "1 (reference)" if row.ratio is None else ratio_text(row.ratio), rank,
         "compiled" if np.isnan(row.decision_ms) else f"{row.decision_ms:.3g}",
@@ -327,22 +340,28 @@ def league_note(
             "† fewer windows or cells than others: only its ratio, and its rank in brackets (over "
             "the runs that all have), compare."
         )
+    if any(row.undone for row in rows):
+        parts.append(UNDONE_NOTE)
+    if any(mark((row.ratio or row.jct_s).clusters, confidence) for row in rows):
+        parts.append("‡ too few stretches of time for such an interval: it may cover much less.")
     return " ".join(parts)
 
 
-def league_markdown(rows: Sequence[LeagueRow], note: str) -> str:
+def league_markdown(rows: Sequence[LeagueRow], note: str, *, confidence: float) -> str:
     """One table a class of information, under its heading; the note at the end."""
-    tables = tuple((f"Durations: {each}", cells) for each, cells in _by_information(rows))
+    tables = tuple(
+        (f"Durations: {each}", cells) for each, cells in _by_information(rows, confidence)
+    )
     return markdown(TableText(HEADERS, tables, note), texts=2)
 
 
-def league_tables(rows: Sequence[LeagueRow], note: str) -> Group:
+def league_tables(rows: Sequence[LeagueRow], note: str, *, confidence: float) -> Group:
     """The same for a terminal."""
     from rich.console import Group
     from rich.markup import escape
 
     tables = []
-    for information, cells in _by_information(rows):
+    for information, cells in _by_information(rows, confidence):
         table = plain_table(f"durations: {information}")
         for place, header in enumerate(HEADERS):
             side = "left" if place < 2 else "right"  # noqa: PLR2004  (names, then numbers)
@@ -353,7 +372,9 @@ def league_tables(rows: Sequence[LeagueRow], note: str) -> Group:
     return Group(*tables, escape(note))
 
 
-def _by_information(rows: Sequence[LeagueRow]) -> list[tuple[str, tuple[tuple[str, ...], ...]]]:
-    found = [(each, tuple(league_cells(r) for r in rows if r.information == each))
+def _by_information(
+    rows: Sequence[LeagueRow], confidence: float
+) -> list[tuple[str, tuple[tuple[str, ...], ...]]]:
+    found = [(each, tuple(league_cells(r, confidence) for r in rows if r.information == each))
              for each in INFORMATION]  # fmt: skip
     return [(each, cells) for each, cells in found if cells]

@@ -13,7 +13,8 @@ from sim.files import ReportError, csv_text, known_cells
 from sim.report.headline import KINDS
 from sim.report.job_times import UNKNOWN, Interval
 from sim.report.league import METRIC, Block, LeagueRun, Place, mean_over, ratio_over
-from sim.report.table_text import interval_text, markdown_table
+from sim.report.standings import uncounted
+from sim.report.table_text import FEW, UNDONE, interval_text, mark, markdown_table
 
 COLUMNS = ("what", "scheduler", "against", "metric", "claim", "cell", "measured", "low", "high",
            "windows")  # fmt: skip
@@ -117,7 +118,7 @@ def _interval(
     if min(*top, *bottom) > 0:
         logs = {p: float(np.log(ours[p] / theirs[p])) for p in both}
         ratio = ratio_over(_by_block(logs, at), cluster_of, confidence)
-        return Interval(1 - ratio.centre, 1 - ratio.high, 1 - ratio.low, ratio.count)
+        return replace(ratio, centre=1 - ratio.centre, low=1 - ratio.high, high=1 - ratio.low)
     if sum(bottom) == 0:
         return None
     return Interval(1 - sum(top) / sum(bottom), np.nan, np.nan, len(both))
@@ -179,7 +180,9 @@ def page_markdown(
 ) -> str:
     """Every table; without one, mean JCT of each scheduler in each cell, in hours.
 
-    Columns of cells that were not run are left out, and rows of schedulers that were not.
+    Columns of cells that were not run are left out, and rows of schedulers that were not. A column
+    whose intervals are over too few stretches of time is marked †, a row of whose jobs some are in
+    no mean *.
     Intervals are those of `paper.csv`: t over paired windows, at least as wide as shared
     stretches of time tell (`league.mean_over`).
     """
@@ -202,15 +205,19 @@ def _every(runs: Sequence[LeagueRun]) -> PageTable:
 def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> str:
     columns = table.columns or {name: name for name in _columns(runs)}
     found = [(head, here) for name, head in columns.items() if (here := _of(name, runs))]
-    lines = []
+    lines, few = [], [False for _ in found]
     for row in table.rows:
-        show = row.show or table.show
-        told = [_text(_shown(row, here, confidence), table, show) for _, here in found]
+        each = [_shown(row, here, confidence) for _, here in found]
+        told = [_text(interval, table, row.show or table.show) for interval in each]
         if any(text != NOTHING for text in told):
-            lines.append([row.label, *told])
+            left = any(_leaves(row, here) for _, here in found)
+            lines.append([row.label + (UNDONE if left else ""), *told])
+            few = [old or (interval is not None and bool(mark(interval.clusters, confidence)))
+                   for old, interval in zip(few, each, strict=True)]  # fmt: skip
     if not lines:
         return ""
-    whole = [[table.corner, *(head for head, _ in found)], *lines]
+    heads = [head + (FEW if old else "") for (head, _), old in zip(found, few, strict=True)]
+    whole = [[table.corner, *heads], *lines]
     heads, *lines = map(list, zip(*whole, strict=True)) if table.flip else whole
     return "\n".join(markdown_table(heads, lines)) + "\n"
 
@@ -255,11 +262,17 @@ def _shown(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interv
     return measured([claim], runs, confidence=confidence)[0].interval
 
 
+def _leaves(row: PageRow, runs: Sequence[LeagueRun]) -> bool:
+    """Whether jobs of the two of a line are in no mean."""
+    names = {_best(name, runs) if name in KINDS else name for name in (row.scheduler, row.against)}
+    return uncounted(run.row for run in runs if run.row.labels.scheduler in names) > 0
+
+
 def _best(kind: str | None, runs: Sequence[LeagueRun]) -> str | None:
     """The scheduler of least geometric mean JCT among those of a kind with the most windows."""
     logs: dict[str, list[float]] = defaultdict(list)
     for run in runs:
-        if KINDS[str(kind)](run.row.labels):
+        if KINDS[str(kind)](run.row.labels) and run.row.metrics[METRIC] > 0:
             logs[run.row.labels.scheduler].append(float(np.log(run.row.metrics[METRIC])))
     most = max(map(len, logs.values()), default=0)
     means = {name: np.mean(each) for name, each in logs.items() if len(each) == most}

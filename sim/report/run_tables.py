@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sim.arrays import BoolArray, IntArray, T, TextArray
 from sim.files import ReportError
-from sim.report.job_times import NAMES, jct_s, queue_delay_s
+from sim.report.job_times import NAMES, given_up, jct_s, queue_delay_s
 from sim.report.timeline import IN_SYSTEM, blocked_at_arrival, last_start, outcomes
 from sim.run import EventLog, GpuLists, Kind, Run
 from sim.topology.topology import Topology
@@ -300,8 +300,8 @@ def job_columns(run: Run) -> dict[str, Any]:
         "start_s": run.start_s,
         "finish_s": run.finish_s,
         "run_s": run.run_s,
-        "jct_s": jct_s(run),
-        "queue_delay_s": queue_delay_s(run),
+        "jct_s": np.where(given_up(run), np.nan, jct_s(run)),  # as means count them
+        "queue_delay_s": np.where(given_up(run), np.nan, queue_delay_s(run)),
         "preemptions": run.preemptions,
         "forwards": run.forwards,
         "measured": jobs.measured,

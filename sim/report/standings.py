@@ -368,8 +368,7 @@ def paired_tests(
 
     Returns:
         A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided
-            paired t-test of the logs (NaN for one pair). Rows of baselines also have `p_holm`,
-            corrected for their number.
+            paired t-test of the logs (NaN for one pair).
     """
     from scipy import stats  # heavy: only reports need it
 
@@ -386,12 +385,14 @@ def paired_tests(
             {"cell": cell, "against": name, "role": runs[0].labels.role, "pairs": len(own),
              "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "p": p}
         )  # fmt: skip
-    _holm([row for row in found if row["role"] == BASELINES])
     return found
 
 
-def _holm(tests: list[dict[str, Any]]) -> None:
-    """Add `p_holm` (Holm, 1979): p of rank k times the number not yet rejected, never falling."""
+def correct_for_many(tests: Sequence[dict[str, Any]]) -> None:
+    """Add `p_holm` (Holm, 1979): p of rank k times the number not yet rejected, never falling.
+
+    To be asked once for all tests of which the significant ones are counted.
+    """
     least = 0.0
     for rank, test in enumerate(sorted(tests, key=lambda test: test["p"])):
         least = max(least, min(1.0, test["p"] * (len(tests) - rank)))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 UNCOUNTED = "* has measured jobs that never finished or gave up, which its means do not count."
 
 
+UNDONE = " *"  # marks who leaves measured jobs undone, which are in no mean
+UNDONE_NOTE = "* measured jobs that did not finish are in no mean, which flatters it."
 FEW = " †"  # marks intervals over fewer stretches of time than their confidence needs
 
 
@@ -107,15 +109,19 @@ def _stretch_notes(stretches: Sequence[int], with_ratio: bool, confidence: float
             " r) with r their correlation within a stretch and m its windows."
         )
     few = [count for count in stretches if mark(count, confidence)]
-    return notes + [f"{FEW.strip()} {_too_few(count)}" for count in few]
+    return notes + [f"{FEW.strip()} {too_few(count)}" for count in few]
 
 
-def _too_few(stretches: int) -> str:
+def too_few(stretches: int) -> str:
+    """What an interval over so many stretches says."""
     if stretches == 1:
         return (
             "1 stretch: intervals are t, over windows of the same days, and say nothing of others."
         )
-    return f"{stretches} stretches: an interval covers at most {most_coverage(stretches):.0%}."
+    return (
+        f"{stretches} stretches are too few for such an interval: how often it holds depends on "
+        "how alike their windows are."
+    )
 
 
 _TIMES = {
@@ -176,7 +182,7 @@ def _windows(setting: Setting, confidence: float) -> str:
 def _cells(standing: Standing, units: tuple[TimeUnit, TimeUnit]) -> tuple[str, ...]:
     found = standing.intervals
     unit, span = units
-    name = standing.scheduler + (" *" if standing.uncounted else "")
+    name = standing.scheduler + (UNDONE if standing.uncounted else "")
     cells = [name, standing.role, standing.information]
     cells += [interval_text(found.get(key), 1.0 / unit.length_s) for key in _TIMES]
     cells.append(interval_text(found.get("makespan_s"), 1.0 / span.length_s))

@@ -10,6 +10,7 @@ import gpuyard
 from gpuyard.advice.aims import (
     FinishedJobs,
     blocks_of,
+    bootstrapped,
     draws_of,
     finished_of_trace,
     large_gang,
@@ -18,6 +19,7 @@ from gpuyard.advice.aims import (
     stops_of,
 )
 from gpuyard.advice.answer import table_of
+from gpuyard.advice.sentences import interval_of
 from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
 from sim.report.timeline import forlorn
 from sim.run import Kind
@@ -83,6 +85,20 @@ def test_draws_are_the_same_for_all_and_the_first_counts_each_block_once():
     draws = draws_of(20)
     assert (draws[0] == 1).all() and (draws.sum(axis=1) == 20).all()
     assert np.array_equal(draws, draws_of(20))
+
+
+def test_intervals_over_few_blocks_hold_as_often_as_they_say():
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(200):  # five blocks of four jobs, whose JCTs have the mean 10
+        jct_s = rng.lognormal(np.log(10.0) - 0.02, 0.2, 20)
+        told = replace(
+            TOLD, jct_s=jct_s, wait_s=jct_s, slowdown=jct_s, block=np.repeat(np.arange(5), 4),
+            user=np.zeros(20, dtype=np.int64), large=np.zeros(20, dtype=np.bool_),
+            busy_gpu_s=np.ones(5), offered_gpu_s=np.ones(5), lost_gpu_h=np.zeros(5),
+        )  # fmt: skip
+        low, high = interval_of(bootstrapped(told, 5)["jct_mean_s"], 0.95)
+        held += low <= 10.0 <= high
+    assert held >= 182  # percentiles alone: about 168
 
 
 def test_blocks_hold_equally_many_measured_jobs():

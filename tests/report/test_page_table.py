@@ -1,5 +1,6 @@
 """The tables of a page of results, from runs made by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,38 @@ def test_agents_stand_apart_and_beside_what_has_one_queue(make):
         ["best composite", "0.333", "0.667"], ["sjf", "0.250", "0.500"],
         ["a, one queue", "0.125", "0.250"],
     ]  # fmt: skip
+
+
+def test_few_stretches_and_jobs_undone_are_marked(make):
+    found = [
+        LeagueRun("one", "made", make.row(name, hours + window, window=window, **more))
+        for name, hours, more in (
+            ("a", 1.0, {}),
+            ("b", 2.0, {}),
+            ("c", 0.5, {"jobs_unfinished": 3}),
+        )
+        for window in range(4)
+    ]
+    found = [replace(run, row=replace(run.row, labels=replace(run.row.labels, stretch=0)))
+             for run in found]  # fmt: skip
+    rows = [{"label": name, "scheduler": name} for name in "abc"]
+    lines = page_markdown(page_tables("here", [{"rows": rows}]), found, confidence=0.95)
+    assert [line.split("|")[1].strip() for line in lines.splitlines()[2:]] == ["a", "b", "c *"]
+    assert lines.splitlines()[0] == "|  | one † |"
+
+
+def test_who_has_no_mean_in_a_window_is_not_the_best(make):
+    def run(name: str, hours: float, window: int) -> LeagueRun:
+        role = "ours" if name == "ours" else "composite"
+        return LeagueRun("one", "made", make.row(name, hours, window=window, role=role))
+
+    found = [run("good", 2.0, 0), run("good", 2.0, 1), run("broken", 1.0, 0),
+             run("broken", float("nan"), 1), run("ours", 1.0, 0), run("ours", 1.0, 1)]  # fmt: skip
+    row = {"label": "best", "scheduler": "ours", "against": "best composite"}
+    text = page_markdown(
+        page_tables("here", [{"show": "saved", "rows": [row]}]), found, confidence=0.95
+    )
+    assert "| best | 50 [50, 50] |" in text
 
 
 def test_cells_that_are_joined_are_averaged_window_by_window(runs):

@@ -39,7 +39,7 @@ def test_ratios_are_bootstrapped_by_stretch_and_say_what_they_are_worth(make):
     assert lines["sjf"]["ours / theirs"] == "0.632 [0.500, 0.800] †"
     assert lines["sjf"]["effective windows"] == "2.0"  # windows of a stretch are all alike
     assert lines["agents"]["ours / theirs"] == "(ours)"
-    assert "† 2 stretches: an interval covers at most 50%" in text.note
+    assert "† 2 stretches are too few for such an interval" in text.note
     assert "bootstrapped by stretch" in text.note
 
 
