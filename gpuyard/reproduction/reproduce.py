@@ -4,6 +4,7 @@ Without an experiment it lists what there is. Finished runs are kept, so the sam
 where it was stopped.
 """
 
+import json
 import logging
 import shutil
 import sys
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.assumed import assumptions
+from gpuyard.evaluation.experiment import opened
 from gpuyard.evaluation.task import assumed_of, ours_of
 from gpuyard.launch.build import check_choice, check_confidence, check_count, check_flags
 from gpuyard.launch.errors import ConfigError, instead
@@ -99,8 +102,7 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     ours = ours_of([each.task for each in planned], config["ours"])
     if config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
-    # What the first cell takes for granted; names tell the other cells.
-    launch.begin(RESULT_FILES, assumed=assumed_of(planned[0].task.setting))
+    launch.begin(RESULT_FILES, assumed=_assumed(planned))
     rows, failures = run_missing(planned, launch.folder, jobs=config["jobs"])
     _tell_failures(launch, failures)
     if failures and (failed != "skip" or not any(rows)):
@@ -113,6 +115,21 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     table_console().print(_written(launch, found, done, ours))
     write_curves(launch.folder, done)
     print(f"results in {launch.folder}")
+
+
+def _assumed(planned: Sequence[Planned]) -> tuple[str, ...]:
+    """What the first cell takes for granted, and the others beside that."""
+    first, *others = dict.fromkeys((each.cell, each.task.setting) for each in planned)
+    told, seen = list(assumed_of(first[1])), {first[0]}
+    known = set(told)
+    for cell, setting in others:
+        if cell not in seen:
+            seen.add(cell)
+            more = assumptions(json.loads(setting), opened(setting))
+            told += [f"{cell}: {each}" for each in more if each not in known]
+    for each in told[len(known) :]:
+        log.warning("assumed in %s", each)
+    return tuple(told)
 
 
 def _written(
