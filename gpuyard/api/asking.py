@@ -1,6 +1,7 @@
 """From arguments in Python to a configuration as a program composes it, and to schedulers."""
 
 import inspect
+import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import yaml
 from hydra import initialize_config_dir
+from omegaconf import OmegaConf
 
 from gpuyard.evaluation.assumed import warn_of_unread
 from gpuyard.evaluation.experiment import composition_of
@@ -19,7 +21,7 @@ from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_addi
 from gpuyard.launch.own import choices_of, composed_of, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
-from sim.errors import TraceError, override
+from sim.errors import SignalError, TraceError, override
 from sim.protocols import Placer, Scheduler, Sharing
 from sim.topology.topology import Topology
 from sim.view import JobColumns, Signal
@@ -31,6 +33,7 @@ Trace: TypeAlias = "str | Path | pd.DataFrame"
 Cluster: TypeAlias = str | Path | Topology
 YAML = {".yaml", ".yml"}
 FRAME = "jobs.csv"  # what a frame is written to; its first row stands in line 2
+READING = ("csv_reader", "column_reader", "text_table", "workload")  # modules that warn of a file
 SACCT_KEY = "JobID"  # what begins a header that `sacct --parsable2` wrote
 GIVEN = ("job_id", "submit_s", "num_gpus", "duration_s")  # columns that workload=csv expects
 
@@ -72,17 +75,37 @@ def composed(
             config = resolve(found)
             if whole is not None:
                 config["topology"] = whole
-            try:
+            with _frame_named(place):
                 yield config
-            except TraceError as error:
-                raise _of_frame(error, place) from None
 
 
-def _of_frame(error: TraceError, place: str) -> TraceError:
+@contextmanager
+def _frame_named(place: str) -> Iterator[None]:
+    """Within, errors and warnings do not name the file that a frame was written to."""
+
+    def rename(record: logging.LogRecord) -> bool:
+        record.msg, record.args = _of_frame(record.getMessage(), place), ()
+        return True
+
+    readers = [logging.getLogger(f"sim.traces.{name}") for name in READING]
+    for each in readers:
+        each.addFilter(rename)
+    try:
+        yield
+    except TraceError as error:
+        said = _of_frame(str(error), place)
+        raise error if said == str(error) else TraceError(said) from None
+    finally:
+        for each in readers:
+            each.removeFilter(rename)
+
+
+def _of_frame(text: str, place: str) -> str:
     """The same, but lines of the file that a frame was written to are rows of the frame."""
-    said = str(error).replace(str(Path(place) / FRAME), "trace")
-    rows = re.sub(r"\bline (\d+)", lambda at: f"row {int(at[1]) - 2}", said)
-    return error if said == str(error) else TraceError(rows)
+    said = text.replace(str(Path(place) / FRAME), "trace")
+    if said == text:
+        return text
+    return re.sub(r"\bline (\d+)", lambda at: f"row {int(at[1]) - 2}", said)
 
 
 def known(group: str, name: str, argument: str) -> str:
@@ -156,6 +179,8 @@ def _cluster(cluster: Cluster) -> tuple[list[str], Topology | dict[str, Any] | N
         return [], cluster
     if isinstance(cluster, str) and Path(cluster).suffix not in YAML:
         return [f"topology={known('topology', cluster, 'cluster')}"], None
+    if not isinstance(cluster, str | Path):
+        raise ConfigError(f"cluster is {cluster!r}; it must be a name, a yaml file, or a Topology")
     if Path(cluster).suffix not in YAML or not Path(cluster).is_file():
         raise ConfigError(f"cluster is {str(cluster)!r}; it must be a yaml file that is there")
     section = yaml.safe_load(Path(cluster).read_text(encoding="utf-8"))
@@ -186,7 +211,17 @@ class ByKeys(QueueScheduler):
 
     def keys(self, jobs: JobColumns) -> FloatArray:
         """(J,) what the function says of each job."""
-        return self._function(jobs)
+        try:
+            return self._function(jobs)
+        except SignalError as error:
+            what, asked, _ = str(error).partition(", which this scheduler did not ask for")
+            if not asked:
+                raise
+            raise SignalError(
+                f"{self.called}: {what}, which a function cannot ask for; read jobs.estimate_s or "
+                "jobs.predicted_remaining_s (the truth with estimator=oracle), or write a class of "
+                "orders with order_needs = Signal.DURATION"
+            ) from None
 
 
 OF_NAMES = tuple(name for name in OF_ENTRIES if name != "belief")  # one world for all
@@ -201,10 +236,26 @@ def words_of(asked: str) -> list[str]:
         ConfigError: there is no such scheduler, or a word is not of its composition.
     """
     name, *further = WORD.findall(asked) or [""]
+    _refuse_bare(name, further)
     refuse_for_all(f"scheduler={asked!r}", further, OF_NAMES, all_words=True)
     # The key of the command line, which a composition alone does not have.
     further = [f"++{word}" if word.startswith("checkpoint=") else word for word in further]
     return [f"scheduler={known('scheduler', name, 'scheduler')}", *further]
+
+
+def _refuse_bare(name: str, further: Sequence[str]) -> None:
+    """Refuse a key of the scheduler's own that does not say so."""
+    firsts = {word: re.split(r"[.=]", word.lstrip("+"))[0] for word in further}
+    bare = {word: key for word, key in firsts.items() if key not in OF_NAMES}
+    if not bare or name not in choices_of("scheduler"):
+        return
+    found = composed_of("composition", [f"scheduler={name}", "++checkpoint=null"])
+    own = cast(dict[str, Any], OmegaConf.to_container(found["scheduler"], resolve=False))
+    for word, key in bare.items():
+        if key in own:
+            raise ConfigError(
+                f"scheduler has {word!r}, which is {name}'s own; write scheduler.{word.lstrip('+')}"
+            )
 
 
 def scheduler_of(

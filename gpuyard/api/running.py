@@ -3,13 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.advice.answer import Advice
 from gpuyard.api.asking import SAID, Asked, Cluster, Trace, composed, listed, scheduler_of
 from gpuyard.evaluation.assumed import assumptions
-from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of, warn_without_users
+from gpuyard.evaluation.experiment import (
+    Experiment,
+    experiment_of,
+    labels_of,
+    may_preempt,
+    warn_without_users,
+)
 from gpuyard.evaluation.lineup import refuse_size_of_window
 from gpuyard.launch.build import check_count
 from gpuyard.launch.errors import ConfigError
@@ -111,7 +118,7 @@ class Comparison:
 
         `<metric>_low` and `_high` bound the mean over windows, `ratio` is the first scheduler's
         mean JCT over this one's (geometric mean over paired windows; NaN for itself); t intervals
-        of 95 %, NaN with one window.
+        of 95 %, NaN with one window, or where all windows are the same run.
         """
         import pandas as pd
 
@@ -141,12 +148,16 @@ class Comparison:
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        """The table."""
-        return str(self.table.to_string(index=False))
+        """The table, and what was taken for granted."""
+        return "\n".join([self.table.to_string(index=False), *self._told()])
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        return str(self.table.to_html(index=False))
+        told = (f"<p>{escape(line)}</p>" for line in self._told())
+        return "\n".join([self.table.to_html(index=False), *told])
+
+    def _told(self) -> list[str]:
+        return [f"assumes {'; '.join(self.assumed)}"] if self.assumed else []
 
 
 def _flat(intervals: Mapping[str, Interval]) -> dict[str, float]:
@@ -189,7 +200,8 @@ def simulate(
         refuse_size_of_window(config["workload"], words)
         run = _played(experiment, made, experiment.whole())
         labels = labels_of(experiment, made, window=0, role=None)
-        assumed = assumptions(config, experiment, labels.information)
+        preempts = may_preempt(made)
+        assumed = assumptions(config, experiment, labels.information, preempts=preempts)
         return Run(raw=run, labels=labels, assumed=assumed, config=config)
 
 
@@ -226,8 +238,7 @@ def evaluate(
         experiment = experiment_of(config)
         named, given = _asked(schedulers)
         made = [scheduler_of(each, config, experiment.game.partitions, words) for each in given]
-        names = named or [each.name for each in made]
-        _check_names(names)
+        _check_names(names := named or [each.name for each in made])
         if windows is None:
             refuse_size_of_window(config["workload"], words)
         indices, of = ([0], None) if windows is None else (list(range(windows)), part)
@@ -242,7 +253,8 @@ def evaluate(
                     rows.append(ComparisonRow(told, summarise(_played(experiment, each, jobs))))
                     count.tell(f"{name} window {index}")
         asked = {**config, "part": of, "windows": windows}
-        return Comparison(rows=tuple(rows), assumed=assumptions(asked, experiment))
+        assumed = assumptions(asked, experiment, preempts=any(map(may_preempt, made)))
+        return Comparison(rows=tuple(rows), assumed=assumed)
 
 
 def _played(experiment: Experiment, scheduler: Scheduler, jobs: JobTable) -> RawRun:

@@ -56,14 +56,16 @@ def warn_of_unread(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def assumptions(
-    config: Mapping[str, Any], experiment: Experiment, information: str | None = None
-) -> tuple[str, ...]:
+    config: Mapping[str, Any], experiment: Experiment, information: str | None = None,
+    *, preempts: bool = False,
+) -> tuple[str, ...]:  # fmt: skip
     """What no label of a result tells, for `record.json` and below tables; GPU types come last.
 
     Args:
         config: the resolved configuration.
         experiment: built from it.
         information: that the one scheduler has of durations; None: several may read predictions.
+        preempts: whether a scheduler does.
     """
     parts = [_durations(config, information), _measured_on(config, experiment)]
     parts += [_models(config, experiment), *_unlike_shipped(config, experiment)]
@@ -71,6 +73,7 @@ def assumptions(
         parts.append("pairs that nobody measured by an additive fit")
     parts += [*_trained_by(config, experiment), *_cuts(config["workload"])]
     parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
+    parts += [_restarts(experiment)] if preempts else []
     return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
 
 
@@ -199,6 +202,14 @@ def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]
 
 def _time(seconds: float) -> str:
     return f"{seconds / HOUR_S:g} h" if seconds >= HOUR_S else f"{seconds:g} s"
+
+
+def _restarts(experiment: Experiment) -> str | None:
+    """What it costs to be preempted, beside the wait."""
+    rules = experiment.game.rules
+    costs = [f"{rules.restart_s:g} s"] if rules.restart_s else []
+    costs += [f"{rules.restart_s_per_gpu:g} s a GPU"] if rules.restart_s_per_gpu else []
+    return f"restarts cost {' and '.join(costs)}" if costs else None
 
 
 def _partitions(experiment: Experiment) -> str | None:

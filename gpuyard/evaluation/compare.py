@@ -38,6 +38,10 @@ COLUMNS = ("topology", "workload", "workload.load", "agents.count", "gpus")
 COMPARISON = "comparison.csv"
 EXPERIMENT = "experiment"
 RESUMED = "resume="  # says how a run went on, not what it was
+NO_RULE = {  # keys that make no other scheduler, but other units, columns or files
+    "seed", "window", "windows", "part", "role", *COLUMNS, "page", "figures", "figure_at_s",
+    "perfetto", "log_decisions", "explain", "compiled", "logger", "keep_checkpoints",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -210,18 +214,22 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
 
     `marl` in a sweep over learning rates becomes `marl [algo.learning_rate=0.0003]`. So do runs of
     all schedulers where jobs, cluster or physics differ in what no column tells. Runs of one
-    configuration stay equal.
+    configuration stay equal, and so do runs that differ in their seed alone.
     """
     alike: dict[Labels, list[Given]] = defaultdict(list)
+    pooled: dict[Labels, list[Given]] = defaultdict(list)  # a table's row, whatever seed and window
     there: dict[tuple[str, ...], list[Given]] = defaultdict(list)
     for labels, given in runs:
         alike[labels].append(given)
+        unit = replace(labels, seed=0, window=0, stretch=None, interference_info="")
+        pooled[unit].append(given)
         there[_setting(labels)].append(given)
     worlds = {setting: _worlds_apart(found) for setting, found in there.items()}
     keys: dict[str, set[str]] = defaultdict(set)  # scheduler -> keys that tell its runs apart
     for labels, found in alike.items():
-        differing = _differing(found) if len(found) > 1 else set()
-        keys[labels.scheduler] |= differing | worlds[_setting(labels)]
+        keys[labels.scheduler] |= _differing(found) | worlds[_setting(labels)]
+    for labels, found in pooled.items():
+        keys[labels.scheduler] |= _differing(found) - NO_RULE
     swept = [(labels, given, sorted(keys.get(labels.scheduler, ()))) for labels, given in runs]
     words = {
         (key, given.value(key)): f"{key}={given.said[key]}"

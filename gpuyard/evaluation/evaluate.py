@@ -58,7 +58,7 @@ def main(cfg: DictConfig) -> None:
     ours = ours_of(tasks, config["ours"])
     if config["rivals"] and ours is None:
         raise ConfigError("rivals=true sets kinds of rivals beside one scheduler; add ours=NAME")
-    assumed = assumed_of(tasks[0].setting)
+    assumed = assumed_of(tasks[0].setting, tasks)
     record = launch.begin(RESULT_FILES, assumed=assumed)
     outcomes = _counted(outcomes_of(tasks, config["jobs"]), len(tasks))
     tables, focus = write_evaluation(

@@ -248,6 +248,11 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
     return scheduler
 
 
+def may_preempt(scheduler: Scheduler) -> bool:
+    """Whether its rule takes GPUs back, as far as it says."""
+    return bool(getattr(getattr(scheduler, "child", scheduler), "preempts", False))
+
+
 def shares_between_users(scheduler: Scheduler) -> bool:
     """Whether its rule is fairness between users."""
     return bool(getattr(getattr(scheduler, "child", scheduler), "between_users", False))

@@ -83,6 +83,7 @@ def explain_folder(folder: Path | str, job: str) -> Explanation:
     from omegaconf import OmegaConf
 
     from gpuyard.evaluation.experiment import composition_of, experiment_of
+    from gpuyard.launch.own import own_groups
     from sim.simulator import simulate
 
     path = Path(folder) / "config.yaml"
@@ -91,6 +92,7 @@ def explain_folder(folder: Path | str, job: str) -> Explanation:
     config: Any = OmegaConf.to_container(OmegaConf.load(path))
     if not isinstance(config, dict) or "log_decisions" not in config:
         raise ConfigError(f"{path} is not of a simulated run, and so has no job to explain")
+    own_groups(Path.cwd())  # as where it ran, modules of the user's own are found
     experiment = experiment_of(config)
     part, window = config["part"], config["window"]
     jobs = experiment.whole() if part is None else experiment.window(part, window)

@@ -1,5 +1,7 @@
 """Jobs that no partition has room for, even when it is empty; made-up ones for warming up."""
 
+import copy
+import logging
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -10,12 +12,15 @@ from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import GpuYardError, SignalError
+from sim.jit import PACKAGES
 from sim.jobs import Attempts, JobTable, Precedence
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Scheduler
 from sim.simulator import simulate
 from sim.topology.outages import NO_OUTAGES
 from sim.traces.trace import picked_column
+
+log = logging.getLogger(__name__)
 
 MIB_PER_GIB = 1024.0
 MILLI = 1000.0
@@ -143,12 +148,18 @@ def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
 
     They reach what a real trace reaches: gangs inside a server and across servers, a full cluster
     with a queue (so that jobs share, wait, are preempted, forwarded or taken over), every
-    partition, and an empty one at the end.
+    partition, and an empty one at the end. Of the user's own code a copy plays: it may remember.
 
     Raises:
         GpuYardError: the scheduler decides something illegal; the message says that these jobs are
             made up.
     """
+    if _of_the_user(scheduler):
+        try:
+            scheduler = copy.deepcopy(scheduler)
+        except TypeError as error:  # it holds a lock, say, or an open file
+            log.info("%s is not tried before the run: %s", scheduler.name, error)
+            return
     gangs = _gangs(game)
     count = len(gangs)
     profile = int(np.argmax(game.physics.catalogue.gang_ok))
@@ -171,6 +182,14 @@ def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
     except GpuYardError as error:
         trial = f"{scheduler.name}, in a trial run of {count} made-up jobs before yours"
         raise type(error)(f"{trial}: {error}") from error
+
+
+def _of_the_user(scheduler: Scheduler) -> bool:
+    """Whether a part of the scheduler is of no package of this project."""
+    rule = getattr(scheduler, "child", scheduler)
+    names = ("placer", "sharing", "forwarding")
+    parts = [rule, *(getattr(each, name, rule) for each in (scheduler, rule) for name in names)]
+    return any(type(part).__module__.partition(".")[0] not in PACKAGES for part in parts)
 
 
 def _gangs(game: Game) -> IntArray:

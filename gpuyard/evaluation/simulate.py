@@ -23,6 +23,7 @@ from gpuyard.evaluation.experiment import (
     composition_of,
     experiment_of,
     labels_of,
+    may_preempt,
     warn_without_users,
 )
 from gpuyard.evaluation.explain import explain, row_of
@@ -74,7 +75,8 @@ def main(cfg: DictConfig) -> None:
         refuse_size_of_window(config["workload"], launch.record.overrides)
     jobs = _jobs(experiment, config["part"], config["window"], wondered)
     labels = _labels(experiment, scheduler, config)
-    assumed = assumptions(config, experiment, labels.information)
+    preempts = may_preempt(scheduler)
+    assumed = assumptions(config, experiment, labels.information, preempts=preempts)
     line = assumed_line(experiment, assumed)
     log.info("%s", line)
     warn_without_users(scheduler, jobs)

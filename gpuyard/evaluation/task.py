@@ -14,6 +14,7 @@ from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import (
     composition_of,
     labels_of,
+    may_preempt,
     opened,
     shares_between_users,
     warn_without_users,
@@ -115,10 +116,11 @@ def run_task(task: Task) -> Outcome:
         raise GpuYardError(f"{place}: {error}") from None
 
 
-def assumed_of(setting: str) -> tuple[str, ...]:
-    """Log what is taken for granted; all contenders have the same cluster and jobs."""
-    experiment = opened(setting)
-    assumed = assumptions(json.loads(setting), experiment)
+def assumed_of(setting: str, tasks: Sequence[Task] = ()) -> tuple[str, ...]:
+    """Log what `tasks` take for granted; all contenders have the same cluster and jobs."""
+    experiment, contenders = opened(setting), {(task.setting, task.contender) for task in tasks}
+    preempts = any(may_preempt(scheduler_of(*each)) for each in contenders)
+    assumed = assumptions(json.loads(setting), experiment, preempts=preempts)
     log.info("%s", assumed_line(experiment, assumed))
     return assumed
 

@@ -224,6 +224,10 @@ class Interval:
         """Centre, low end and high end."""
         return self.centre, self.low, self.high
 
+    def without_ends(self) -> "Interval":
+        """The centre alone."""
+        return replace(self, low=float("nan"), high=float("nan"))
+
 
 UNKNOWN = Interval(float("nan"), float("nan"), float("nan"), 0)
 

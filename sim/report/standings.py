@@ -59,6 +59,10 @@ class Units:
         stretches = [self.stretch_of[unit] for unit in values]
         return clustered_mean_interval(numbers, stretches, self.confidence)
 
+    def repeats(self, *runs: Sequence[ComparisonRow]) -> bool:
+        """Whether every unit is one run played again: then there is no spread to be told."""
+        return all(len(set(self.values(rows, k).values())) <= 1 for rows in runs for k in METRICS)
+
     def ratio(
         self, ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow], key: str
     ) -> Interval | None:
@@ -72,10 +76,11 @@ class Units:
             return None
         top, bottom = (self.values([ran[unit] for unit in both], key) for ran in (mine, its))
         pairs = [*top.values()], [*bottom.values()]
-        if self.stretch_of is None:
-            return ratio_interval(*pairs, self.confidence)
-        stretches = [self.stretch_of[unit] for unit in top]
-        return clustered_ratio_interval(*pairs, stretches, self.confidence)
+        found = ratio_interval(*pairs, self.confidence)
+        if self.stretch_of is not None:
+            stretches = [self.stretch_of[unit] for unit in top]
+            found = clustered_ratio_interval(*pairs, stretches, self.confidence)
+        return found.without_ends() if self.repeats(ours, theirs) else found
 
 
 def units_of(rows: Sequence[ComparisonRow], confidence: float) -> Units:
@@ -200,9 +205,10 @@ def _setting(
         )
         for name, group in by_scheduler.items()
     ]
-    ordered = tuple(sorted(found, key=_mean_jct))
+    jct = METRICS[0]
+    found.sort(key=lambda each: each.intervals[jct].centre if jct in each.intervals else math.inf)
     return Setting(
-        *key, part=part, standings=ordered, windows=units.windows, stretches=units.stretches
+        *key, part=part, standings=tuple(found), windows=units.windows, stretches=units.stretches
     )
 
 
@@ -220,14 +226,10 @@ def uncounted(rows: Iterable[ComparisonRow]) -> int:
     return int(sum(row.metrics.get(key, 0) for row in rows for key in LEFT_KEYS))
 
 
-def _mean_jct(standing: Standing) -> float:
-    interval = standing.intervals.get("jct_mean_s")
-    return interval.centre if interval else float("inf")
-
-
 def _intervals(rows: list[ComparisonRow], units: Units) -> dict[str, Interval]:
     found = {key: units.mean(units.values(rows, key)) for key in METRICS}
-    return {key: interval for key, interval in found.items() if interval is not None}
+    told = {key: interval for key, interval in found.items() if interval is not None}
+    return {key: each.without_ends() for key, each in told.items()} if units.repeats(rows) else told
 
 
 def beside_agents(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:

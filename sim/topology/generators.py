@@ -82,6 +82,7 @@ def fat_tree(
         raise TopologyError(f"topology.k is {k}; the ports of a fat-tree's switch are even")
     places = k**3 // 4
     filled = places if servers is None else servers
+    check_counts({"servers": filled})
     if filled > places:
         raise TopologyError(f"topology.servers is {filled}; a fat-tree of k={k} has {places}")
     check_rates({"fabric_gbps": fabric_gbps})

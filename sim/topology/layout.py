@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -19,10 +20,17 @@ MOST_PORTS = 1024  # of a switch towards the switches above it
 def check_counts(counts: Mapping[str, int]) -> None:
     """Raise TopologyError unless every count is from 1 to MOST_GPUS."""
     for key, value in counts.items():
+        _check_whole(key, value)
         if value < 1:
             raise TopologyError(f"topology.{key} is {value}; it must be at least 1")
         if value > MOST_GPUS:
             raise TopologyError(f"topology.{key} is {value}; it must be at most {MOST_GPUS}")
+
+
+def _check_whole(key: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        fix = f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+        raise TopologyError(f"topology.{key} is {value!r}; it must be a whole number{fix}")
 
 
 def check_rates(rates: Mapping[str, float]) -> None:
@@ -32,6 +40,7 @@ def check_rates(rates: Mapping[str, float]) -> None:
 
 def check_ports(key: str, ports: int) -> None:
     """Raise TopologyError unless a number of ports is from 1 to MOST_PORTS."""
+    _check_whole(key, ports)
     if not 1 <= ports <= MOST_PORTS:
         raise TopologyError(
             f"topology.{key} is {ports}; it must be at least 1, at most {MOST_PORTS}"
@@ -40,6 +49,7 @@ def check_ports(key: str, ports: int) -> None:
 
 def check_gpus(key: str, gpus: int) -> None:
     """Raise TopologyError unless a server's number of GPUs is from 1 to MOST_GPUS_PER_SERVER."""
+    _check_whole(key, gpus)
     if gpus < 1:
         raise TopologyError(f"topology.{key} is {gpus}; it must be at least 1")
     if gpus > MOST_GPUS_PER_SERVER:
@@ -229,6 +239,9 @@ def dealt_servers(
     """
     check_rates({"intra_gbps": intra_gbps, "nic_gbps": nic_gbps})
     sizes = _sizes(servers, gpus_per_server)
+    if not isinstance(gpu_types, list | tuple):
+        fix = f", like [{gpu_types!r}]" if isinstance(gpu_types, str) else ""
+        raise TopologyError(f"topology.gpu_types is {gpu_types!r}; it must be a list{fix}")
     if not gpu_types:
         raise TopologyError("topology.gpu_types is empty; name at least one GPU type")
     names = [str(kind) for kind in gpu_types]  # YAML reads 4090 as a number
@@ -253,7 +266,8 @@ def dealt_servers(
 
 def _sizes(servers: int, gpus_per_server: int | list[int]) -> list[int]:
     check_counts({"servers": servers})
-    sizes = [gpus_per_server] if isinstance(gpus_per_server, int) else list(gpus_per_server)
+    several = gpus_per_server if isinstance(gpus_per_server, list | tuple) else [gpus_per_server]
+    sizes = list(several)
     if not sizes:
         raise TopologyError("topology.gpus_per_server is empty; name at least one size")
     for size in sizes:
@@ -265,4 +279,7 @@ def _sizes(servers: int, gpus_per_server: int | list[int]) -> list[int]:
 
 def _same(servers: int, amount: int | None, key: str) -> IntArray | None:
     check_numbers("topology", "null, or 0 or more", TopologyError, **{key: amount})
-    return None if amount is None else np.full(servers, amount, dtype=np.int64)
+    if amount is None:
+        return None
+    _check_whole(key, amount)
+    return np.full(servers, amount, dtype=np.int64)

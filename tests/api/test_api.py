@@ -248,6 +248,9 @@ def test_a_policy_that_was_cut_off_is_refused_where_it_is_loaded(tmp_path: Path)
         ({"overrides": ["workload.num_jobs"]}, "workload.num_jobs"),
         ({"overrides": ["interference=nonee"]}, "did you mean interference=none?"),
         ({"cluster": Path("nowhere.yaml")}, "must be a yaml file"),
+        ({"cluster": {"servers": 4}}, "cluster is {'servers': 4}; it must be a name, a yaml file"),
+        ({"scheduler": "fifo skip_blocked=true"}, "fifo's own; write scheduler.skip_blocked=true"),
+        ({"scheduler": lambda jobs: jobs.duration_s}, "a function cannot ask for; read jobs.estim"),
         ({"trace": JOBS.drop(columns="num_gpus")}, "no column 'num_gpus'"),
         ({"overrides": ["compiled=false"]}, "overrides has 'compiled=false', which is not read h"),
         ({"overrides": ["jobs=2"]}, "not read here; use the program `gpuyard evaluate`"),
@@ -383,16 +386,3 @@ def test_a_size_of_windows_is_refused_where_a_file_is_played_whole():
         gpuyard.simulate(JOBS, "small_leaf_spine", "sjf", overrides=words)
     with pytest.raises(ConfigError, match=r"the size of a window"):
         gpuyard.evaluate(JOBS, "small_leaf_spine", ["sjf"], windows=None, overrides=words)
-
-
-def test_windows_that_are_one_are_told():
-    words = ["workload.num_jobs=null", "workload.thin=null"]
-    jobs = JOBS.assign(submit_s=[0, 10, 20, 30], num_gpus=8)
-    found = gpuyard.evaluate(jobs, "small_leaf_spine", ["sjf"], windows=2, overrides=[*OFF, *words])
-    assert (
-        "every window holds the same 2 jobs: only what is drawn for them differs" in found.assumed
-    )
-    once = gpuyard.evaluate(
-        jobs, "small_leaf_spine", ["sjf"], windows=None, overrides=[*OFF, *words]
-    )
-    assert not any("every window" in each for each in once.assumed)

@@ -125,6 +125,32 @@ def test_windows_that_overlap_are_told():
     assert told == {1: False, 4: True, 2: False}  # two windows of 40 meet once in five times
 
 
+def test_windows_that_are_one_are_told():
+    words = ["workload.num_jobs=null", "workload.thin=null"]
+    jobs = jobs_of(num_gpus=[8] * 4)
+    found = gpuyard.evaluate(jobs, "small_leaf_spine", ["sjf"], windows=2, overrides=[*OFF, *words])
+    assert (
+        "every window holds the same 2 jobs: only what is drawn for them differs" in found.assumed
+    )
+    assert "every window holds the same 2 jobs" in repr(found)
+    assert "every window holds the same 2 jobs" in found._repr_html_()
+    assert found.table[["jct_mean_s_low", "jct_mean_s_high"]].isna().all(axis=None)
+    once = gpuyard.evaluate(
+        jobs, "small_leaf_spine", ["sjf"], windows=None, overrides=[*OFF, *words]
+    )
+    assert not any("every window" in each for each in once.assumed)
+
+
+def test_what_a_restart_costs_is_told_of_who_preempts():
+    jobs, cluster, told = jobs_of(num_gpus=[1] * 4), "small_leaf_spine", "restarts cost 60 s"
+    assert told in gpuyard.simulate(jobs, cluster, "las", overrides=OFF).assumed
+    assert told not in gpuyard.simulate(jobs, cluster, "sjf", overrides=OFF).assumed
+    found = gpuyard.evaluate(jobs, cluster, ["sjf", "las"], windows=None, agents=2, overrides=OFF)
+    assert told in found.assumed
+    free = gpuyard.simulate(jobs, cluster, "las", overrides=[*OFF, "restart_s=0"])
+    assert "restarts" not in str(free.assumed)
+
+
 @pytest.mark.parametrize("word", ["+belief=none", "estimator=oracle", "+seed=3", "+network=none"])
 def test_words_behind_a_name_are_of_the_composition_or_refused(word: str):
     told = rf"does not read '{word.strip('+').partition('=')[0]}', only scheduler, placer"
@@ -145,6 +171,23 @@ def test_any_callable_may_be_an_order():
     run = gpuyard.simulate(jobs, "small_leaf_spine", order, overrides=OFF)
     assert run.jobs["start_s"].tolist() == [0.0, 200.0, 100.0]
     assert "partial" in run.labels.scheduler
+
+
+def test_a_warning_names_a_frame_as_an_error_does(caplog: pytest.LogCaptureFixture):
+    gpuyard.simulate(jobs_of(prioritiy=[1]), "small_leaf_spine", overrides=OFF)
+    assert "trace: column 'prioritiy' is not read" in caplog.messages[0]
+
+
+def test_a_function_reads_the_truth_as_the_prediction_of_an_oracle():
+    def longest(jobs):
+        return -jobs.predicted_remaining_s
+
+    words = [*OFF, "estimator=oracle"]
+    run = gpuyard.simulate(
+        jobs_of(duration_s=[100, 100, 200]), "small_leaf_spine", longest, overrides=words
+    )
+    assert run.jobs["start_s"].tolist() == [0, 300, 100]
+    assert run.labels.information == "oracle"
 
 
 @dataclass

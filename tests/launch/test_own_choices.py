@@ -123,6 +123,45 @@ class Flat:
 """
 
 
+COUNTING = """
+from sim.placers.by_room import FirstFit
+
+class Corner(FirstFit):
+    name, places = "corner", 0
+
+    def place(self, gang, slots, rng):
+        self.places += 1
+        if self.places == 1:
+            print("FIRST OF", len(slots.view.jobs.num_gpus))
+        return super().place(gang, slots, rng)
+"""
+
+
+def test_what_an_own_part_remembers_is_of_the_run_alone(named: Call, tmp_path: Path):
+    """The trial run before it is played by a copy."""
+    (tmp_path / "my_orders.py").write_text(COUNTING)
+    line_up = "lineup.entries=[{role: ours, overrides: ['scheduler=fifo', 'placer=corner']}]"
+    for words in (("simulate", "placer=corner"), ("evaluate", "windows=1", "jobs=1", line_up)):
+        done = named(*words, *FEW, "page=false")
+        assert done.returncode == 0, done.stderr
+        assert "FIRST OF 30\n" in done.stdout
+
+
+def test_a_run_is_explained_by_a_script_from_elsewhere(named: Call, tmp_path: Path):
+    """Modules are found where the script was started, as they were by the run."""
+    folder = tmp_path / "run"
+    done = named("simulate", "scheduler=mine", *FEW, "page=false", f"hydra.run.dir={folder}")
+    assert done.returncode == 0, done.stderr
+    script = tmp_path / "elsewhere" / "why.py"
+    script.parent.mkdir()
+    script.write_text(
+        "from gpuyard.evaluation.explain import explain_folder\n"
+        f"print(explain_folder({str(folder)!r}, 'venus_like-12').scheduler)\n"
+    )
+    done = run_program([str(script)], cwd=tmp_path)
+    assert done.stdout == "mine+consolidated\n", done.stderr
+
+
 def test_a_belief_has_its_model_beside_its_name(named: Call, tmp_path: Path):
     (tmp_path / "my_models.py").write_text(MODEL)
     (tmp_path / "own" / "belief").mkdir()

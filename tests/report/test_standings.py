@@ -76,6 +76,20 @@ def test_one_window_takes_intervals_over_seeds(make):
     assert "over 2 windows (" in table_text(several, ours=None, confidence=0.95).note
 
 
+@pytest.mark.parametrize("stretches", [(None, None, None), (0, 1, 2)])
+def test_one_run_played_again_has_no_interval(make, stretches):
+    """Of zero width it would say that other windows would be the same."""
+    windows = [{"window": w, "stretch": stretch} for w, stretch in enumerate(stretches)]
+    rows = [make.row("a", **each) for each in windows]
+    rows += [make.row("twin", **each) for each in windows]
+    rows += [make.row("b", jct_h=2 + each["window"] % 2, **each) for each in windows]
+    (setting,) = standings(rows, ours="a", confidence=0.95)
+    a, twin, b = setting.standings
+    assert all(math.isnan(each.low) and math.isnan(each.high) for each in a.intervals.values())
+    assert twin.ratio.centre == 1.0 and math.isnan(twin.ratio.low)
+    assert b.ratio.high > b.ratio.low
+
+
 def test_ratios_use_only_windows_that_both_ran(make):
     rows = [make.row("a", jct_h=2, window=w) for w in (0, 1, 2)]
     rows += [make.row("b", jct_h=4, window=w) for w in (1, 2, 3)]

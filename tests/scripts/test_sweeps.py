@@ -171,6 +171,18 @@ def test_a_value_said_in_two_ways_is_one_setting(done: Callable, trace: Path):
     assert f"| scheduler | {trace} | {spaced} |" in (table / "comparison.md").read_text()
 
 
+def test_rules_of_one_name_are_no_seeds_of_each_other(done: Callable, tmp_path: Path):
+    """But runs that differ in their seed, and in what they write, are."""
+    told = (("scheduler=las", "scheduler.quantum_gpu_s=100"), ("scheduler=fifo",),
+            ("scheduler=las", "scheduler.quantum_gpu_s=1e6", "seed=1"),
+            ("scheduler=fifo", "seed=1", "page=false"))  # fmt: skip
+    for at, words in enumerate(told):
+        done("simulate", *SMALL[1:], *words, folder=f"all/{at}")
+    table = done("compare", f"sweep={tmp_path / 'all'}", folder="table").folder
+    las = [f"las+consolidated [scheduler.quantum_gpu_s={value}]" for value in ("100", "1e6")]
+    assert sorted(schedulers(table)) == ["fifo+consolidated", "fifo+consolidated", *las]
+
+
 def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
     done: Callable, trace: Path
 ):
