@@ -7,17 +7,21 @@ out. The others are compiled by processes of their own, which leave them where c
 core: then it does all by itself, as it does where nothing can be kept.
 """
 
+import ctypes
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from llvmlite import ir
 from numba import config
+from numba.core import types
 from numba.core.event import trigger_event
+from numba.core.extending import intrinsic
 
 from sim.arrays import IntArray
 from sim.handle import Handle, address_of, signature_of
@@ -127,3 +131,30 @@ def _main() -> None:
 
 if __name__ == "__main__":
     _main()
+
+
+@intrinsic
+def _call_python(typing: Any, address: Any, first: Any, second: Any) -> Any:
+    """Compiled (address, int64, int64) -> int64: calls a Python function by its C address.
+
+    The address is that of `PYTHON(function)`, which has to outlive the calls. An error cannot
+    leave the function: it has to catch what it raises, and say so with what it gives.
+    """
+    del typing, address, first, second
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        del context, signature
+        word = ir.IntType(64)
+        kind = ir.FunctionType(word, [word, word])
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
+call_python = cast(Callable[[int, int, int], int], _call_python)
+PYTHON = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+def address_in_c(function: Any) -> int:
+    """Where a function made by `PYTHON` stands."""
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)

@@ -12,7 +12,6 @@ deep is compiled ten times. A function that is called by its address is compiled
 where it is needed: the caller has a table of addresses, 0 for those that it will not call.
 """
 
-import ctypes
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
@@ -384,30 +383,3 @@ def _address_of(function: Any, call: Any, signature: tuple[Any, ...]) -> int:
 
 
 _addresses: dict[tuple[Any, ...], int] = {}  # of what is compiled
-
-
-@intrinsic
-def _call_python(typing: Any, address: Any, first: Any, second: Any) -> Any:
-    """Compiled (address, int64, int64) -> int64: calls a Python function by its C address.
-
-    The address is that of `PYTHON(function)`, which has to outlive the calls. An error cannot
-    leave the function: it has to catch what it raises, and say so with what it gives.
-    """
-    del typing, address, first, second
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        del context, signature
-        word = ir.IntType(64)
-        kind = ir.FunctionType(word, [word, word])
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-
-    return types.int64(types.int64, types.int64, types.int64), generate
-
-
-call_python = cast(Callable[[int, int, int], int], _call_python)
-PYTHON = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-
-
-def address_in_c(function: Any) -> int:
-    """Where a function made by `PYTHON` stands."""
-    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)

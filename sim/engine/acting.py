@@ -9,10 +9,11 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.codes import ALIKE, COMPACT_WAIT, LEAST_INTERFERENCE, NEVER, TETRIS
+from sim.compiling import call_python
 from sim.engine.layout import NOBODY, NOTE, PYTHON_PLACE, RAISED, Memory
 from sim.engine.placing import choose
 from sim.engine.queues import forget_rank
-from sim.handle import call_python, tell
+from sim.handle import tell
 from sim.jit import array_kernel, kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.allocation import leave_tightest, parts_on, sharing_cost, workers_on

@@ -11,6 +11,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.codes import DELAY, IN_PYTHON, STEAL
+from sim.compiling import PYTHON, address_in_c
 from sim.decision import Start
 from sim.engine.acting import forward, open_decision, start
 from sim.engine.composed import (
@@ -28,7 +29,6 @@ from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy
 from sim.engine.preempting import serve
 from sim.engine.queues import join
-from sim.handle import PYTHON, address_in_c
 from sim.jit import array_kernel, kernel
 from sim.kernel import records
 from sim.kernel.layout import QUEUED, State

@@ -4,10 +4,11 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.codes import DELAY, DRAWN, IN_PYTHON, NEVER, OWN_THEN_LEAST_LOADED
+from sim.compiling import call_python
 from sim.engine.acting import forward
 from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out, tetris_order
-from sim.handle import ask, call_python, tell
+from sim.handle import ask, tell
 from sim.jit import array_kernel, kernel
 from sim.kernel.free_gpus import usable_in
 from sim.kernel.layout import QUEUED, RUNNING, State

@@ -374,8 +374,7 @@ def paired_tests(
     """
     from scipy import stats  # heavy: only reports need it
 
-    mine = {row.labels.unit: float(row.metrics[metric]) for row in of[ours]}
-    found = []
+    mine, found = {row.labels.unit: float(row.metrics[metric]) for row in of[ours]}, []
     for name, runs in of.items():
         if name == ours:
             continue
@@ -391,9 +390,9 @@ def paired_tests(
 
 
 def correct_for_many(tests: Sequence[dict[str, Any]]) -> None:
-    """Add `p_holm` (Holm, 1979): p of rank k times the number not yet rejected, never falling.
+    """Add `p_holm` (Holm, 1979), over all tests of which the significant ones are counted.
 
-    To be asked once for all tests of which the significant ones are counted.
+    p of rank k times the number not yet rejected, never falling.
     """
     least = 0.0
     for rank, test in enumerate(sorted(tests, key=lambda test: test["p"])):
