@@ -54,7 +54,7 @@ ILLEGAL = {
     ),
     "start twice": (
         Decision(starts=(start(1, 1), start(1, 1))),
-        r"job B \(row 1\): must be waiting, but is running at t=2\.0 s",
+        r"job B \(row 1\): is started twice in one decision; name it once at t=2\.0 s",
     ),
     "start before arrival": (
         Decision(starts=(start(3, 1),)),
@@ -227,7 +227,7 @@ def test_the_table_covers_every_verdict():
         "NO_SUCH_JOB", "NOT_RUNNING", "NOT_QUEUED", "NO_SUCH_PARTITION", "TOO_MANY_FORWARDS",
         "WRONG_GANG", "NO_SUCH_GPU", "FOREIGN_GPU", "GPU_TWICE", "GPU_FULL", "DOES_NOT_FIT",
         "PAST_WAKE", "FORWARDED_TWICE", "SERVER_AWAY", "WRONG_TYPE", "NO_CORES", "NO_MEMORY",
-        "PAST_LEASE",
+        "PAST_LEASE", "STARTED_TWICE",
     }  # fmt: skip
 
 
