@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.evaluation.experiment import composition_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
+from sim.errors import GpuYardError
 from tests.forking import run_program
 
 Told = Callable[..., str]
@@ -156,3 +158,10 @@ def test_what_an_order_or_a_placer_of_ones_own_raises(tmp_path: Path, word: str,
     assert done.stderr.rstrip().endswith("; mend that line\n(DEBUG=1 shows the traceback)")
     shown = run_program(words, cwd=tmp_path, env={"DEBUG": "1"})
     assert "Traceback" in shown.stderr and "in checked" in shown.stderr
+
+
+def test_a_target_that_makes_no_scheduler():
+    with pytest.raises(
+        GpuYardError, match=r"builtins.dict has no method `decide`; add decide\(sel"
+    ):
+        composition_of({"scheduler": {"_target_": "builtins.dict"}}, 1)

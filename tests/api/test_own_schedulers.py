@@ -1,0 +1,51 @@
+"""Schedulers handed in that decide for themselves: what is told of one that is none, or errs."""
+
+import pandas as pd
+import pytest
+
+import gpuyard
+from sim.decision import Decision, Start
+from sim.errors import GpuYardError
+from sim.view import Signal
+
+JOBS = pd.DataFrame({"job_id": ["a", "b"], "submit_s": 0, "num_gpus": 1, "duration_s": 10})
+FREE = {0: [0], 1: [1]}  # job -> GPUs
+
+
+class Own:
+    name, needs = "own", Signal.NONE
+
+    def reset(self, seed):
+        pass
+
+    def decide(self, view):
+        return Decision(tuple(Start(job, FREE[job]) for job in view.queued.tolist()))
+
+
+def run_of(scheduler):
+    return gpuyard.simulate(JOBS, "small_leaf_spine", scheduler)
+
+
+@pytest.mark.parametrize("missing", ["name", "needs", "reset", "decide"])
+def test_a_class_without_what_a_scheduler_has_is_told_what_to_add(missing: str):
+    parts = {key: value for key, value in vars(Own).items() if key not in {missing, "__dict__"}}
+    lacking = type("Lacking", (), parts)
+    with pytest.raises(GpuYardError, match=rf"Lacking has no .*`{missing}`; add {missing}"):
+        run_of(lacking)
+
+
+def test_needs_are_signals():
+    asked = type("Asked", (Own,), {"needs": "DURATION"})
+    with pytest.raises(GpuYardError, match=r"Asked.needs is 'DURATION'; write needs = Signal.NONE"):
+        run_of(asked())
+
+
+def test_what_decide_gives_is_refused_by_class_and_method():
+    class Lists(Own):
+        def decide(self, view):
+            return [super().decide(view)]
+
+    told = r"test_own_schedulers\.\S*Lists\.decide gives \[Decision\(.*; it must be a Decision"
+    with pytest.raises(GpuYardError, match=told):
+        run_of(Lists)
+    assert run_of(Own).jobs["start_s"].tolist() == [0, 0]
