@@ -1,5 +1,7 @@
 """Schedulers handed in that decide for themselves: what is told of one that is none, or errs."""
 
+import traceback
+
 import pandas as pd
 import pytest
 
@@ -49,3 +51,13 @@ def test_what_decide_gives_is_refused_by_class_and_method():
     with pytest.raises(GpuYardError, match=told):
         run_of(Lists)
     assert run_of(Own).jobs["start_s"].tolist() == [0, 0]
+
+
+def test_a_column_that_is_not_there_is_likened_once():
+    class Mistyped(Own):
+        def decide(self, view):
+            return view.jobs.num_gpu
+
+    with pytest.raises(AttributeError) as error:
+        run_of(Mistyped)
+    assert "".join(traceback.format_exception(error.value)).lower().count("did you mean") == 1
