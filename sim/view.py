@@ -250,6 +250,15 @@ class ClusterView:
     state: State  # for compiled code, which reads of it what `granted` names
     spares: Spares  # for `sim.engine.occupancy`, where a decision is tried out
 
+    def __repr__(self) -> str:
+        """When, how many jobs, and the size of the cluster or partition: no arrays."""
+        gpus = int(self.topology.gpus_per_server[self.servers].sum())
+        where = "" if self.partition is None else f"partition {self.partition}, "
+        return (
+            f"<ClusterView at t={self.now_s:.1f} s: {len(self.queued)} jobs queued, "
+            f"{len(self.running)} running, {where}{len(self.servers)} servers, {gpus} GPUs>"
+        )
+
     @property
     def belief(self) -> Physics:
         """Profiles, predicted co-location and communication tables (INTERFERENCE)."""

@@ -1,12 +1,13 @@
 """Schedulers handed in that decide for themselves: what is told of one that is none, or errs."""
 
+import re
 import traceback
 
 import pandas as pd
 import pytest
 
 import gpuyard
-from sim.decision import Decision, Start
+from sim.decision import WAIT, Decision, Start
 from sim.errors import GpuYardError
 from sim.view import Signal
 
@@ -51,6 +52,20 @@ def test_what_decide_gives_is_refused_by_class_and_method():
     with pytest.raises(GpuYardError, match=told):
         run_of(Lists)
     assert run_of(Own).jobs["start_s"].tolist() == [0, 0]
+
+
+def test_a_view_is_shown_on_one_line():
+    shown = []
+
+    class Printing(Own):
+        def decide(self, view):
+            shown.append(repr(view))
+            return super().decide(view) if view.queued.size else WAIT
+
+    run_of(Printing)
+    assert re.fullmatch(
+        r"<ClusterView at t=0\.0 s: 2 jobs queued, 0 running, \d+ servers, 64 GPUs>", shown[0]
+    )
 
 
 def test_a_column_that_is_not_there_is_likened_once():
