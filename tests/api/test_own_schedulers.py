@@ -2,11 +2,13 @@
 
 import re
 import traceback
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import gpuyard
+from gpuyard.launch.errors import ConfigError
 from sim.decision import WAIT, Decision, Start
 from sim.errors import GpuYardError
 from sim.view import Signal
@@ -76,3 +78,14 @@ def test_a_column_that_is_not_there_is_likened_once():
     with pytest.raises(AttributeError) as error:
         run_of(Mistyped)
     assert "".join(traceback.format_exception(error.value)).lower().count("did you mean") == 1
+
+
+def test_a_figure_is_a_png_in_a_file(tmp_path: Path):
+    run = run_of(Own)
+    with pytest.raises(ConfigError, match=r"g\.pdf'; it must end in \.png"):
+        run.gantt(tmp_path / "g.pdf")
+    with pytest.raises(ConfigError, match=r"', a folder; name a file"):
+        run.gantt(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    run.gantt(tmp_path / "new" / "G.PNG")
+    assert (tmp_path / "new" / "G.PNG").read_bytes().startswith(b"\x89PNG")
