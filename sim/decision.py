@@ -120,6 +120,7 @@ def _reason(verdict: int, job: int, what: int, state: State) -> str:
         "agents.max_forwards allows",
         verdicts.FORWARDED_TWICE: "is forwarded twice in one decision, the second time to "
         f"partition {what}",
+        verdicts.STARTED_TWICE: "is started twice in one decision; name it once",
         verdicts.WRONG_GANG: f"needs {needs} GPUs, the decision names {what}",
         verdicts.PAST_LEASE: "gets a lease that does not end after now; give a longer one or None",
     }

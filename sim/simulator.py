@@ -14,6 +14,7 @@ from sim.arrays import FloatArray, IntArray, RowArray
 from sim.decision import Decision, Start, endless, refusal, stuck
 from sim.engine.building import engine_loop
 from sim.engine.composed import Composed, rule_of
+from sim.engine.given import check_decision
 from sim.errors import SimulationError
 from sim.jobs import CANCELLED, JobTable
 from sim.kernel.attempts import cordon
@@ -104,7 +105,6 @@ class Recorder:
 
 Progress = Callable[[int, float], None]  # (jobs finished, simulated seconds)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
-NO_PAIRS: IntArray = np.empty((0, 2), dtype=np.int64)
 
 
 class Simulator:
@@ -231,8 +231,9 @@ class Simulator:
         """For runs whose log nobody reads: make room for what comes."""
         self.state.world["num_logged"] = self.state.world["num_logged_gpus"] = 0
 
-    def apply(self, decision: Decision) -> None:
-        """Check and apply; raises InvalidDecision, after which the run cannot go on."""
+    def apply(self, decision: Decision, by: Scheduler | None = None) -> None:
+        """Check and apply what `by` gives; after an InvalidDecision the run cannot go on."""
+        check_decision(by, decision)
         starts, preempts, forwards = decision.starts, decision.preempts, decision.forwards
         wake_s = np.inf if decision.wake_s is None else float(decision.wake_s)
         if not (starts or preempts or forwards) and wake_s > self.now_s:
@@ -242,14 +243,10 @@ class Simulator:
         verdict, job, what = apply_decision(
             self.state,
             np.array(preempts, dtype=np.int64) if preempts else NO_INTS,
-            np.array([(f.job, f.partition) for f in forwards], dtype=np.int64)
-            if forwards
-            else NO_PAIRS,
+            np.array([(f.job, f.partition) for f in forwards], dtype=np.int64).reshape(-1, 2),
             np.array([start.job for start in starts], dtype=np.int64),
             np.concatenate([[0], np.cumsum(gangs)]).astype(np.int64),
-            np.concatenate([start.gpus for start in starts]).astype(np.int64)
-            if starts
-            else NO_INTS,
+            np.concatenate([NO_INTS, *(start.gpus for start in starts)]).astype(np.int64),
             np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64),
             np.nan if decision.wake_s is None else wake_s,
         )
@@ -331,7 +328,7 @@ def simulate(
         decision = scheduler.decide(views.view())
         decision_s += time.perf_counter() - asked
         decisions += 1
-        simulator.apply(decision)
+        simulator.apply(decision, scheduler)
         again = decision.again
         if progress is not None and decisions % 1000 == 0:
             progress(simulator.finished(), simulator.now_s)

@@ -153,7 +153,8 @@ class JobColumns:
             """Only a column that is not there comes here."""
             known = sorted(key for key in {*vars(self), *vars(type(self))} if key[0] != "_")
             hint = nearest(name, known) or f"; it has {', '.join(known)}"
-            raise AttributeError(f"jobs has no column {name!r}{hint}")
+            told = f"jobs has no column {name!r}{hint}"
+            raise AttributeError(told, name=None)  # or Python adds a hint of its own
 
     def _require(self, signal: Signal, column: str) -> None:
         if signal not in self._granted:
@@ -248,6 +249,15 @@ class ClusterView:
     server_type: IntArray  # (S,) catalogue row of each server's GPU type
     state: State  # for compiled code, which reads of it what `granted` names
     spares: Spares  # for `sim.engine.occupancy`, where a decision is tried out
+
+    def __repr__(self) -> str:
+        """When, how many jobs, and the size of the cluster or partition: no arrays."""
+        gpus = int(self.topology.gpus_per_server[self.servers].sum())
+        where = "" if self.partition is None else f"partition {self.partition}, "
+        return (
+            f"<ClusterView at t={self.now_s:.1f} s: {len(self.queued)} jobs queued, "
+            f"{len(self.running)} running, {where}{len(self.servers)} servers, {gpus} GPUs>"
+        )
 
     @property
     def belief(self) -> Physics:

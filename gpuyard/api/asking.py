@@ -21,6 +21,7 @@ from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_addi
 from gpuyard.launch.own import choices_of, composed_of, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
+from sim.engine.given import check_scheduler
 from sim.errors import SignalError, TraceError, override
 from sim.protocols import Placer, Scheduler, Sharing
 from sim.topology.topology import Topology
@@ -306,12 +307,13 @@ def _made(asked: object, composition: Mapping[str, Any]) -> Scheduler:
             raise ConfigError(
                 f"scheduler {name} needs {lacking[0]}; hand in what {name}(...) gives"
             )
-        return cast(Scheduler, asked(**parts))
-    if hasattr(asked, "decide"):
-        return cast(Scheduler, asked)
-    if callable(asked):
-        return ByKeys(asked, **{name: build(composition, name) for name in PARTS})
-    raise ConfigError(
-        f"scheduler is {asked!r}; it must be a name, a scheduler, a class of schedulers or a "
-        f"function from jobs to keys"
-    )
+        asked = asked(**parts)
+    elif not hasattr(asked, "decide"):
+        if callable(asked):
+            return ByKeys(asked, **{name: build(composition, name) for name in PARTS})
+        raise ConfigError(
+            f"scheduler is {asked!r}; it must be a name, a scheduler, a class of schedulers or a "
+            f"function from jobs to keys"
+        )
+    check_scheduler(asked)
+    return cast(Scheduler, asked)

@@ -77,9 +77,17 @@ class Run:
         return pd.Series(dict(summarise(self.raw)), name=self.labels.scheduler, dtype=object)
 
     def gantt(self, path: str | Path) -> None:
-        """Draw who held which GPU when, as a PNG; folders on the way are made."""
+        """Draw who held which GPU when, as a PNG; folders on the way are made.
+
+        Raises:
+            ConfigError: `path` is a folder, or has another ending.
+        """
         from sim.report.figure_gpus import gantt
 
+        if Path(path).is_dir():
+            raise ConfigError(f"path is {str(path)!r}, a folder; name a file: 'gantt.png' in it")
+        if Path(path).suffix.lower() != ".png":
+            raise ConfigError(f"path is {str(path)!r}; it must end in .png, the only format drawn")
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         gantt(self.raw, path=Path(path))
 

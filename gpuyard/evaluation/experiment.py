@@ -234,10 +234,13 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
 
     Raises:
         OneQueueError: it knows one queue, and there are several partitions.
+        GpuYardError: it is no scheduler.
     """
     from sim.engine.composed import PartitionedScheduler, QueueScheduler
+    from sim.engine.given import check_scheduler
 
     scheduler: Scheduler = build(config, "scheduler")
+    check_scheduler(scheduler)
     if partitions > 1 and getattr(scheduler, "one_queue", False):
         raise OneQueueError(
             f"{scheduler.name} owns one queue for the whole cluster; set agents.count=1 "

@@ -183,7 +183,7 @@ def _python_halts(simulator: Simulator, scheduler: Scheduler) -> Iterator[float]
     views, again = simulator.views(scheduler.needs), False
     while again or simulator.advance():
         decision = scheduler.decide(views.view())
-        simulator.apply(decision)
+        simulator.apply(decision, scheduler)
         again = decision.again
         if not again:
             yield simulator.now_s

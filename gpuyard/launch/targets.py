@@ -15,6 +15,7 @@ from gpuyard.launch.errors import nearest
 LOCATING = re.compile(r"Error locating target '([^']*)'")
 INSIDE = re.compile(r"^full_key: (.+)$", re.MULTILINE)
 PROJECT = Path(__file__).resolve().parents[2]
+VIEW = PROJECT / "sim" / "view.py"
 ROOMS = [PROJECT / name for name in ("sim", "interference", "gnn", "marl", "gpuyard", "scripts")]
 LIBRARIES = [Path(sys.prefix), Path(sys.base_prefix)]
 IMPORTING = ("<frozen", "importlib", "hydra")  # of files that only pass an import on
@@ -44,6 +45,8 @@ def fault_of_own(error: BaseException) -> str | None:
     None: the program did, be it of the user's own.
     """
     frames = extract_tb(error.__traceback__)
+    while frames and Path(frames[-1].filename) == VIEW:  # it refuses what its reader asked for
+        frames.pop()
     ours = [at for at, each in enumerate(frames) if _lies_in(each.filename, ROOMS)]
     last = max(ours, default=-1)
     made = [each for each in frames[last + 1 :] if not each.filename.startswith("<")]

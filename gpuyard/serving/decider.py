@@ -4,6 +4,8 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
 from gpuyard.serving.forms import (
     AnswerForm,
     AssumedForm,
@@ -71,7 +73,7 @@ class Decider:
             if is_done:
                 world.simulator.forget_log()
             else:
-                world.simulator.apply(decision)
+                world.simulator.apply(decision, self.scheduler)
             orders += self._orders(decision, world, turn)
             again, wake_s, turn = decision.again, decision.wake_s, turn + 1
             if turn == MOST_TURNS:
@@ -116,15 +118,15 @@ class Decider:
             for each in decision.forwards
         ]
         for start in decision.starts:
-            gpus = start.gpus.tolist()
+            gpus = np.asarray(start.gpus, dtype=np.int64)
             servers: dict[str, int] = {}
-            for server in self._server[start.gpus].tolist():
+            for server in self._server[gpus].tolist():
                 name = self.places.names[server]
                 servers[name] = servers.get(name, 0) + 1
             orders.append(
                 DecisionForm(
-                    action="start", job=ids[start.job], turn=turn, gpus=gpus, servers=servers,
-                    lease_s=start.lease_s,
+                    action="start", job=ids[start.job], turn=turn, gpus=gpus.tolist(),
+                    servers=servers, lease_s=start.lease_s,
                 )
             )  # fmt: skip
         return orders

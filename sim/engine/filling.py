@@ -12,7 +12,7 @@ from sim.handle import ask, tell
 from sim.jit import array_kernel, kernel
 from sim.kernel.free_gpus import usable_in
 from sim.kernel.layout import QUEUED, RUNNING, State
-from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED, capacity_for
+from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED, STARTED_TWICE, capacity_for
 
 MANY = 1 << 62  # more GPUs than there are
 
@@ -133,13 +133,15 @@ def fill(state: State, memory: Memory, m: int, stealing: int) -> int:
 
 
 @kernel
-def _may_be_served(state: State, memory: Memory, m: int, job: int, takes: bool) -> bool:
-    """Whether a job of an own order waits for partition `m`; else why not is written down."""
-    verdict, what = LEGAL, NOBODY
+def _may_be_served(
+    state: State, memory: Memory, m: int, jobs: IntArray, at: int, takes: bool
+) -> bool:
+    """Whether job `at` of an own order waits for partition `m`; else why not is written down."""
+    job, verdict, what = jobs[at], LEGAL, NOBODY
     if not 0 <= job < len(state.job):
         verdict = NO_SUCH_JOB
     elif state.job[job].status != QUEUED:
-        verdict = NOT_QUEUED
+        verdict = STARTED_TWICE if job in jobs[:at] else NOT_QUEUED
     elif state.job[job].partition != m and not takes:
         verdict, what = FOREIGN_GPU, state.server[state.own[state.partition[m].first_own]].first_gpu
     if verdict != LEGAL:
@@ -152,8 +154,10 @@ def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: boo
     """Start who of `jobs`, in this order, has room in partition `m`; how many."""
     memory.game[0].pass_ += 1
     started, judges = 0, memory.rule[0].judges_job != 0
-    for job in jobs:
-        if memory.game[0].verdict != LEGAL or not _may_be_served(state, memory, m, job, takes):
+    for at, job in enumerate(jobs):
+        if memory.game[0].verdict != LEGAL:
+            break
+        if not _may_be_served(state, memory, m, jobs, at, takes):
             break
         number = memory.waiter[job].kind
         known = not judges and is_refused(state, memory, m, number)

@@ -1,11 +1,14 @@
-"""What orders, placers and sharing rules of one's own give: checked, and refused in words."""
+"""What schedulers, orders and their parts of one's own give: checked, and refused in words."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import GpuYardError
+from sim.decision import Decision, Forward, Start
+from sim.errors import GpuYardError, InvalidDecision
 from sim.view import Signal
 
 FIXES = {  # what a class has to have -> how to write it
@@ -112,13 +115,106 @@ def rows(owner: object, given: object) -> IntArray:
     Raises:
         GpuYardError: it gives something else; names class, method and what it has to give.
     """
-    found = np.asarray(given)
-    if found.ndim != 1 or found.dtype.kind not in "iuf":
+    if not _are_whole(given):
         raise GpuYardError(
             f"{called(owner)}.order gives {_shown(given)}; it must give the jobs of view.queued, "
-            "first to start first, as an array"
+            "first to start first, as an array of whole numbers"
         )
-    return np.ascontiguousarray(found, dtype=np.int64)
+    return np.ascontiguousarray(given, dtype=np.int64)
+
+
+LISTED, WHOLE = (tuple, list), (int, np.integer)
+ORDERS: tuple[tuple[str, tuple[type, ...], str], ...] = (  # of a decision, and what they must be
+    ("starts", (Start,), "Start, like (Start(job, gpus),)"),
+    ("preempts", WHOLE, "rows of jobs, whole numbers, like (job,)"),
+    ("forwards", (Forward,), "Forward, like (Forward(job, partition),)"),
+)
+
+
+def check_decision(owner: object, given: object) -> None:
+    """Refuse what is no decision, or holds what would be read as another.
+
+    Args:
+        owner: the scheduler that gives it; None: nobody knows.
+        given: what it gives; whether jobs and GPUs are there, and free, is not looked at.
+
+    Raises:
+        InvalidDecision: names class, value and what it must be.
+    """
+    for told in _faults(given):
+        who = "a decision" if owner is None else f"{called(owner)}.decide"
+        raise InvalidDecision(f"{who} gives {told}")
+
+
+def _faults(given: object) -> Iterator[str]:
+    """What of a decision is none, and what it must be; not to be asked on after the first."""
+    if not isinstance(given, Decision):
+        yield f"{_shown(given)}; it must be a Decision, or WAIT to let time pass (sim.decision)"
+        return
+    for name, kind, what in ORDERS:
+        orders = getattr(given, name)
+        if not isinstance(orders, LISTED):
+            yield f"{name}={_shown(orders)}; it must be a tuple of {what}"
+        for each in orders:
+            if not isinstance(each, kind) or type(each) is bool:
+                yield f"{_shown(each)} in {name}; it must be a tuple of {what}"
+    for start in given.starts:
+        yield from _faults_of_start(start)
+    for each in given.forwards:
+        if not (_is_whole(each.job) and _is_whole(each.partition)):
+            yield f"{_shown(each)}; its job, a row, and its partition must be whole numbers"
+    if not _is_time(given.wake_s):
+        yield f"wake_s={_shown(given.wake_s)}; it must be a time in seconds, or None"
+
+
+def _faults_of_start(start: Start) -> Iterator[str]:
+    if not _is_whole(start.job):
+        yield f"a start of job {_shown(start.job)}; it must be a row of a job, a whole number"
+    if not _are_whole(start.gpus):
+        yield (
+            f"a start of job row {start.job} on gpus {_shown(start.gpus)}; they must be an array "
+            "of whole numbers, like np.array([0, 1])"
+        )
+    if not _is_time(start.lease_s):
+        yield (
+            f"a start of job row {start.job} with lease_s={_shown(start.lease_s)}; it must be a "
+            "number of seconds, or None"
+        )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, WHOLE) and type(value) is not bool
+
+
+def _are_whole(given: object) -> bool:
+    """Whether it is a list of whole numbers; an empty one may be of any kind."""
+    try:
+        found = np.asarray(given)
+    except ValueError:  # lists in a list
+        return False
+    return found.ndim == 1 and (found.dtype.kind in "iu" or len(found) == 0)
+
+
+def _is_time(value: object) -> bool:
+    if value is None or _is_whole(value):
+        return True
+    return isinstance(value, (float, np.floating)) and not math.isnan(value)
+
+
+def check_scheduler(given: object) -> None:
+    """Refuse what is no scheduler: a method is missing, or name or needs.
+
+    Raises:
+        GpuYardError: naming the class and the fix.
+    """
+    for name, fix in (("decide", "decide(self, view)"), ("reset", "reset(self, seed)")):
+        if not callable(getattr(given, name, None)):
+            raise GpuYardError(
+                f"{called(given)} has no method `{name}`; add {fix} to the class, see `Scheduler` "
+                "in sim/protocols.py"
+            )
+    attribute(given, "name")
+    attribute(given, "needs")
 
 
 def _shown(value: object) -> str:

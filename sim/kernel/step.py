@@ -167,6 +167,7 @@ def advance_until_decision(state: State) -> int:
 LEGAL, NO_SUCH_JOB, NOT_RUNNING, NOT_QUEUED, NO_SUCH_PARTITION, TOO_MANY_FORWARDS = range(6)
 WRONG_GANG, NO_SUCH_GPU, FOREIGN_GPU, GPU_TWICE, GPU_FULL, DOES_NOT_FIT, PAST_WAKE = range(6, 13)
 FORWARDED_TWICE, SERVER_AWAY, WRONG_TYPE, NO_CORES, NO_MEMORY, PAST_LEASE = range(13, 19)
+STARTED_TWICE = 19
 
 
 @kernel
@@ -271,6 +272,20 @@ def _start(state: State, job: int, gpus: IntArray, lease_s: float) -> tuple[int,
 
 
 @kernel
+def _start_each(
+    state: State, jobs: IntArray, first: IntArray, gpus: IntArray, lease_s: FloatArray
+) -> tuple[int, int, int]:
+    """Verdict, job and GPU of the first start that is illegal; those before it are carried out."""
+    for i in range(len(jobs)):
+        verdict, gpu = _start(state, jobs[i], gpus[first[i] : first[i + 1]], lease_s[i])
+        if verdict == NOT_QUEUED and jobs[i] in jobs[:i]:
+            verdict = STARTED_TWICE
+        if verdict != LEGAL:
+            return verdict, jobs[i], gpu
+    return LEGAL, -1, -1
+
+
+@kernel
 def preempt(state: State, job: int) -> None:
     """Push a running job off its GPUs by decision."""
     requeue(state, job, PREEMPT, state.world[0].preempt_saves != 0)
@@ -333,11 +348,9 @@ def apply_decision(
         verdict = _forward(state, forwards[i, 0], forwards[i, 1])
         if verdict != LEGAL:
             return verdict, forwards[i, 0], forwards[i, 1]
-    for i in range(len(start_jobs)):
-        gpus = start_gpus[start_first[i] : start_first[i + 1]]
-        verdict, gpu = _start(state, start_jobs[i], gpus, lease_s[i])
-        if verdict != LEGAL:
-            return verdict, start_jobs[i], gpu
+    verdict, job, gpu = _start_each(state, start_jobs, start_first, start_gpus, lease_s)
+    if verdict != LEGAL:
+        return verdict, job, gpu
     rerate(state)
     if wake_s <= state.world[0].now_s:
         return PAST_WAKE, -1, -1

@@ -115,7 +115,13 @@ def test_priorities_are_one_number_a_job_that_is_asked_for(compiled: bool):
     assert told.startswith("Priority.priority gives 3; it must give one number for each of the ")
 
 
-@pytest.mark.parametrize(("given", "words"), [(None, "None"), (["a"], "['a']"), (0, "0")])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "None"), (["a"], "['a']"), (0, "0"), ([0.5], "[0.5]"), ([True], "[True]"),
+        ([[0], [0, 1]], "[[0], [0, 1]]"),
+    ],
+)  # fmt: skip
 def test_an_order_gives_waiting_jobs(given: object, words: str):
     class Order(Own):
         def order(self, view):  # noqa: ARG002

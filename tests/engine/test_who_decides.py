@@ -152,7 +152,7 @@ def test_an_own_order_may_name_only_who_waits():
             return np.array(self.rows)
 
     jobs = [Job(0.0, 1, 10.0), Job(0.0, 1, 5.0)]
-    for rows, words in (((0, 99), "no job row 99"), ((0, 0), "must be waiting, but is running")):
+    for rows, words in (((0, 99), "no job row 99"), ((0, 0), "is started twice in one")):
         odd = Odd(placer=BestFit(), sharing=NoSharing(), skip_blocked=True)
         odd.rows = rows
         for compiled in (True, False):

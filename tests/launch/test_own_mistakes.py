@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.evaluation.experiment import composition_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
+from sim.errors import GpuYardError
 from tests.forking import run_program
 
 Told = Callable[..., str]
@@ -131,6 +133,10 @@ class Place:
     name, needs = "mine", Signal.NONE
     def place(self, gang, slots, rng):
         return slots.nothing
+
+class Column(Order):
+    def keys(self, jobs):
+        return jobs.num_gpu
 """
 
 
@@ -139,8 +145,10 @@ class Place:
     [
         ("scheduler=mine", "line 11, in helper: ValueError: cannot reshape array of size "),
         ("placer=mine", "line 16, in place: AttributeError: 'Slots' object has no attribute 'no"),
+        ("scheduler=mine scheduler._target_=my_own.Column",
+         "line 20, in keys: AttributeError: jobs has no column 'num_gpu'; did you mean 'num_gpus"),
     ],
-)
+)  # fmt: skip
 def test_what_an_order_or_a_placer_of_ones_own_raises(tmp_path: Path, word: str, line: str):
     parts = "placer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
     for group, text in (("scheduler", f"_target_: my_own.Order\n{parts}"),
@@ -149,10 +157,17 @@ def test_what_an_order_or_a_placer_of_ones_own_raises(tmp_path: Path, word: str,
         (tmp_path / "mine" / group / "mine.yaml").write_text(text)
     (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
     (tmp_path / "my_own.py").write_text(OWN_PARTS)
-    words = ["-m", "gpuyard", "simulate", "workload.num_jobs=30", word]
+    words = ["-m", "gpuyard", "simulate", "workload.num_jobs=30", *word.split()]
     done = run_program(words, cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert f"error: {tmp_path / 'my_own.py'} {line}" in done.stderr
     assert done.stderr.rstrip().endswith("; mend that line\n(DEBUG=1 shows the traceback)")
     shown = run_program(words, cwd=tmp_path, env={"DEBUG": "1"})
     assert "Traceback" in shown.stderr and "in checked" in shown.stderr
+
+
+def test_a_target_that_makes_no_scheduler():
+    with pytest.raises(
+        GpuYardError, match=r"builtins.dict has no method `decide`; add decide\(sel"
+    ):
+        composition_of({"scheduler": {"_target_": "builtins.dict"}}, 1)

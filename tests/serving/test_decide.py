@@ -10,8 +10,11 @@ from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import RequestError, StateForm
 from gpuyard.serving.instants import Defaults, Setter
+from sim.decision import Decision, Start
+from sim.errors import InvalidDecision
 from sim.view import Signal
 from tests.serving.conftest import Service
+from tests.sim.scripted import Scripted
 
 
 def waiting(name: str, gpus: int = 1, **more: Any) -> dict[str, Any]:
@@ -164,6 +167,21 @@ def test_parts_of_gpus_are_told_by_servers(configured: Callable[..., Any]):
     assert [each.servers for each in told.decisions] == [{"1": 8}]
     with pytest.raises(RequestError, match="which has 0 that other jobs of the request leave"):
         decider.decide(StateForm.model_validate(body | {"running": runs}))
+
+
+def test_an_own_scheduler_may_name_gpus_in_a_list_and_is_named_where_it_errs(
+    configured: Callable[..., Any],
+):
+    config = configured("topology=small_leaf_spine")
+    own = Scripted(Decision(starts=(Start(0, [9]),)))
+    decider = Decider(experiment_of(config).game, own, Defaults(None, None), 0)
+    form = StateForm.model_validate(state(waiting("q")))
+    assert [each.gpus for each in decider.decide(form).decisions] == [[9]]
+    own.script = (Decision(starts=(Start(0.5, [9]),)),)
+    with pytest.raises(
+        InvalidDecision, match=r"Scripted.decide gives a start of job 0\.5; it must"
+    ):
+        decider.decide(form)
 
 
 def test_what_may_be_is_not_refused(service: Service):

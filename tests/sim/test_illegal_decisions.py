@@ -54,7 +54,7 @@ ILLEGAL = {
     ),
     "start twice": (
         Decision(starts=(start(1, 1), start(1, 1))),
-        r"job B \(row 1\): must be waiting, but is running at t=2\.0 s",
+        r"job B \(row 1\): is started twice in one decision; name it once at t=2\.0 s",
     ),
     "start before arrival": (
         Decision(starts=(start(3, 1),)),
@@ -105,6 +105,60 @@ ILLEGAL = {
     "wake now": (Decision(wake_s=2.0), r"wake_s is not after now, at t=2\.0 s"),
     "wake in the past": (Decision(wake_s=-1.0), r"wake_s is not after now, at t=2\.0 s"),
 }
+
+
+GPU = np.array([1])
+UNLIKE = {  # what is no decision -> what is told of it
+    "None": (None, "None; it must be a Decision, or WAIT"),
+    "one start": (Decision(starts=start(1, 1)), r"starts=Start\(.*; it must be a tuple of Start"),
+    "start of none": (Decision(starts=(3,)), "3 in starts; it must be a tuple of Start"),
+    "one row": (Decision(preempts=0), "preempts=0; it must be a tuple of rows of jobs"),
+    "half a row": (Decision(preempts=(0.5,)), r"0\.5 in preempts; .* whole numbers, like \(job,"),
+    "no row": (Decision(preempts=(False,)), "False in preempts; it must be a tuple of rows"),
+    "rows": (Decision(preempts=GPU), r"preempts=array\(\[1\]\); it must be a tuple of rows"),
+    "no forward": (Decision(forwards=((1, 1),)), r"\(1, 1\) in forwards; .* tuple of Forward"),
+    "half": (Decision(forwards=(Forward(1, 0.5),)), r"Forward\(job=1, partition=0\.5\); its job, "),
+    "half a job": (Decision(starts=(Start(1.4, GPU),)), r"a start of job 1\.4; it must be a row"),
+    "an id": (Decision(starts=(Start("B", GPU),)), "a start of job 'B'; it must be a row of a job"),
+    "a number": (Decision(starts=(Start(1, 1),)), "a start of job row 1 on gpus 1; they must be"),
+    "half a GPU": (
+        Decision(starts=(Start(1, GPU + 0.5),)),
+        r"gpus array\(\[1\.5\]\); they must be",
+    ),
+    "a mask": (Decision(starts=(Start(1, GPU > 0),)), r"gpus array\(\[ True\]\); they must be"),
+    "a table": (Decision(starts=(Start(1, [[0], [0, 1]]),)), r"gpus \[\[0\], \[0, 1\]\]; they "),
+    "no lease": (
+        Decision(starts=(Start(1, GPU, np.nan),)),
+        "row 1 with lease_s=nan; it must be a n",
+    ),
+    "no time": (Decision(wake_s=float("nan")), "wake_s=nan; it must be a time in seconds, or None"),
+    "a text": (Decision(wake_s="3"), "wake_s='3'; it must be a time in seconds, or None"),
+}
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+def test_what_is_no_decision_is_refused_with_who_gave_it(what: str):
+    decision, message = UNLIKE[what]
+    with pytest.raises(InvalidDecision, match=rf"Scripted\.decide gives .*{message}"):
+        play(yard(), Scripted(*FIRST, decision))
+
+
+def test_whole_numbers_of_any_kind_are_taken_and_empty_lists():
+    row, small = np.int32(1), np.array([1], dtype=np.uint8)
+    run = play(
+        yard(),
+        Scripted(
+            *FIRST,
+            Decision(starts=[Start(row, small, np.float32(9))], preempts=[], wake_s=np.int64(3)),
+            Decision(starts=(Start(2, [0, 1]),), preempts=(np.int64(0), row)),
+            Decision(starts=(Start(0, (0,)), Start(1, [1]))),
+            Decision(),  # D arrives
+            Decision(starts=(start(3, 1),)),
+        ),
+    )  # fmt: skip
+    assert run.start_s.tolist()[:3] == [0.0, 2.0, 3.0]
+    with pytest.raises(InvalidDecision, match="the decision names 0"):
+        play(yard(), Scripted(*FIRST, Decision(starts=(Start(1, np.array([])),))))
 
 
 @pytest.mark.parametrize("what", ILLEGAL)
@@ -227,7 +281,7 @@ def test_the_table_covers_every_verdict():
         "NO_SUCH_JOB", "NOT_RUNNING", "NOT_QUEUED", "NO_SUCH_PARTITION", "TOO_MANY_FORWARDS",
         "WRONG_GANG", "NO_SUCH_GPU", "FOREIGN_GPU", "GPU_TWICE", "GPU_FULL", "DOES_NOT_FIT",
         "PAST_WAKE", "FORWARDED_TWICE", "SERVER_AWAY", "WRONG_TYPE", "NO_CORES", "NO_MEMORY",
-        "PAST_LEASE",
+        "PAST_LEASE", "STARTED_TWICE",
     }  # fmt: skip
 
 
