@@ -263,8 +263,8 @@ def ratio_interval(
         ValueError: lengths differ, or a value is not above 0.
     """
     logs = mean_interval(log_ratios(ours, theirs), confidence)
-    low, high = float(np.exp(logs.low)), float(np.exp(logs.high))
-    return Interval(float(np.exp(logs.centre)), low, high, logs.count)
+    centre, low, high = (float(np.exp(each)) for each in logs.numbers)
+    return Interval(centre, low, high, logs.count)
 
 
 def log_ratios(
@@ -315,11 +315,10 @@ def clustered_mean_interval(
     Raises:
         ValueError: no values, lengths differ, or `confidence` is not between 0 and 1.
     """
-    check_confidence(confidence)
     array = np.asarray(values, dtype=np.float64)
     place, sizes = _grouped(array, clusters)
     count, effective = len(sizes), effective_count(array, clusters)
-    alone = mean_interval(array, confidence)
+    alone = mean_interval(array, confidence)  # checks confidence
     if count < FEWEST:
         return replace(alone, clusters=count, effective=effective)
     sums = np.bincount(place, weights=array)
@@ -330,8 +329,7 @@ def clustered_mean_interval(
     if most_coverage(count) < confidence:
         low, high = min(low, alone.low), max(high, alone.high)
     else:
-        wider = widening(count, confidence)
-        low, high = mean - wider * (mean - low), mean + wider * (high - mean)
+        low, high = (mean + widening(count, confidence) * (end - mean) for end in (low, high))
     return Interval(mean, low, high, len(array), count, effective)
 
 
@@ -339,9 +337,8 @@ def widening(clusters: int, confidence: float) -> float:
     """By how much t over so many, at least 2, is wider than the bootstrap's percentiles."""
     from scipy import stats
 
-    at = (1 + confidence) / 2
-    wider = float(stats.t.ppf(at, clusters - 1) / stats.norm.ppf(at))
-    return float(wider * (clusters / (clusters - 1)) ** 0.5)
+    at, others = (1 + confidence) / 2, clusters - 1
+    return float(stats.t.ppf(at, others) / stats.norm.ppf(at) * (clusters / others) ** 0.5)
 
 
 def clustered_ratio_interval(
