@@ -4,6 +4,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from numba import njit
+
 from sim.jit import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,3 +42,8 @@ def test_no_compiled_function_writes_an_index_below_0():
 def test_it_would_be_found():
     code = "@kernel\ndef last(x):\n    return x[0, -1] + x[-2:].sum() + x[-1]\n"
     assert list(from_the_end(ast.parse(code))) == [3, 3]
+
+
+def test_others_count_from_the_end_as_numba_has_it():
+    last = njit(lambda x: x[-1])
+    assert last(np.arange(3.0)) == 2.0
