@@ -25,6 +25,7 @@ from sim.simulator import Simulator
 
 SCHEDULERS = {
     "agents": ("scheduler=marl", "checkpoint=pretrained"),
+    "agents, trained network": ("scheduler=marl", "checkpoint=pretrained_alone"),
     "linear score": ("scheduler=linear_score", "placer=compact_wait", "forwarding=steal"),
     "SJF, sharing, stealing": (
         "scheduler=sjf", "placer=compact_wait", "sharing=selective", "forwarding=steal",

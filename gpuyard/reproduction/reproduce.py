@@ -119,17 +119,20 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
 
 def _assumed(planned: Sequence[Planned]) -> tuple[str, ...]:
     """What the first cell takes for granted, and the others beside that."""
-    first, *others = dict.fromkeys((each.cell, each.task.setting) for each in planned)
-    told, seen = list(assumed_of(first[1])), {first[0]}
-    known = set(told)
-    for cell, setting in others:
-        if cell not in seen:
-            seen.add(cell)
-            more = assumptions(json.loads(setting), opened(setting))
-            told += [f"{cell}: {each}" for each in more if each not in known]
-    for each in told[len(known) :]:
-        log.warning("assumed in %s", each)
-    return tuple(told)
+    setting_of: dict[str, str] = {}
+    for each in planned:
+        setting_of.setdefault(each.cell, each.task.setting)
+    (first, setting), *others = setting_of.items()
+    known = assumed_of(setting, [each.task for each in planned if each.cell == first])
+    beside = [
+        f"{cell}: {what}"
+        for cell, other in others
+        for what in assumptions(json.loads(other), opened(other))
+        if what not in known
+    ]
+    for words in beside:
+        log.warning("assumed in %s", words)
+    return *known, *beside
 
 
 def _written(

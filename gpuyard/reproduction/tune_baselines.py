@@ -21,7 +21,7 @@ from gpuyard.reproduction.node import asked, reproduction_of
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import run_all, write_frame
 from sim.report.job_times import Interval
-from sim.report.league import METRIC, Block, LeagueRun, Place, ratio_over
+from sim.report.league import METRIC, LeagueRun, Place, by_block, ratio_over
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 HEADERS = ("baseline", "setting", "mean JCT [h]", "over the best")
@@ -41,8 +41,8 @@ def tuning_rows(
         confidence: of the intervals.
     """
     times: dict[str, dict[str, dict[Place, float]]] = defaultdict(lambda: defaultdict(dict))
-    block_of, cluster_of = ({run.place: run.block for run in runs},
-                            {run.block: run.cluster for run in runs})  # fmt: skip
+    at, cluster_of = ({run.place: run for run in runs},
+                      {run.block: run.cluster for run in runs})  # fmt: skip
     for run in runs:
         baseline, _, setting = run.row.labels.scheduler.partition(between)
         times[baseline][setting][run.place] = float(run.row.metrics[METRIC])
@@ -55,11 +55,9 @@ def tuning_rows(
             found = settings[setting]
             ratio = Interval(1.0, 1.0, 1.0, len(found))
             if setting != order[0]:
-                logs: dict[Block, list[float]] = defaultdict(list)
-                for p, best_s in best.items():  # cells that differ in load play the same jobs
-                    logs[block_of[p]].append(float(np.log(found[p] / best_s)))
-                means = {block: float(np.mean(each)) for block, each in logs.items()}
-                ratio = ratio_over(means, cluster_of, confidence)
+                # Cells that differ in load play the same jobs: they are one run.
+                logs = {p: float(np.log(found[p] / best_s)) for p, best_s in best.items()}
+                ratio = ratio_over(by_block(logs, at), cluster_of, confidence)
             rows.append({
                 "baseline": baseline, "setting": setting, "best": int(setting == order[0]),
                 "ratio": ratio.centre, "ratio_low": ratio.low, "ratio_high": ratio.high,

@@ -14,8 +14,8 @@ from sim.report.league import METRIC, Cluster, LeagueRun, Place, mean_over, rati
 from sim.report.standings import uncounted
 from sim.report.table_text import (
     FEW,
+    UNCOUNTED,
     UNDONE,
-    UNDONE_NOTE,
     TableText,
     interval_text,
     mark,
@@ -109,7 +109,7 @@ def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
         f"arm; below 1 is faster."
     )
     if any(row.undone for row in rows):
-        note += f" {UNDONE_NOTE}"
+        note += f" {UNCOUNTED}"
     few = [each.clusters for row in rows for each in (row.jct_s, *row.ratios.values()) if each]
     told = dict.fromkeys(count for count in few if count and mark(count, confidence))
     note += "".join(f" {FEW.strip()} {too_few(count)}" for count in told)

@@ -29,6 +29,7 @@ from sim.report.job_times import UNKNOWN, Interval
 from sim.report.standings import Key, Units, beside_agents, setting_of, uncounted, units_of
 from sim.report.table_text import (
     UNCOUNTED,
+    UNDONE,
     TableText,
     interval_text,
     mark,
@@ -321,7 +322,7 @@ def whole_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText
 
 
 def _cells_of(line: Line, unit: TimeUnit, confidence: float) -> tuple[str, ...]:
-    name = line.scheduler + (" *" if line.uncounted else "")
+    name = line.scheduler + (UNDONE if line.uncounted else "")
     ratio = "(ours)" if line.against == "ours" else _ratio(line, confidence)
     told = [
         interval_text(line.means.get(key), 1.0 / unit.length_s if factor is None else factor)

@@ -14,8 +14,8 @@ from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells,
 from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking, uncounted
 from sim.report.table_text import (
+    UNCOUNTED,
     UNDONE,
-    UNDONE_NOTE,
     TableText,
     interval_text,
     mark,
@@ -257,12 +257,18 @@ def _order(row: LeagueRow) -> tuple[float, float, str]:
     return (np.inf if np.isnan(row.rank) else row.rank), ratio, row.scheduler
 
 
+def by_block(values: Mapping[Place, float], at: Mapping[Place, LeagueRun]) -> dict[Block, float]:
+    """Means over the places of each block: cells share jobs, blocks do not."""
+    found: dict[Block, list[float]] = defaultdict(list)
+    for place, value in values.items():
+        found[at[place].block].append(value)
+    return {block: float(np.mean(each)) for block, each in found.items()}
+
+
 def _over_blocks(runs: Sequence[LeagueRun], key: str, confidence: float) -> Interval:
-    """Mean over blocks of the mean over a block's cells: cells share jobs, blocks do not."""
-    values: dict[Block, list[float]] = defaultdict(list)
-    for run in runs:
-        values[run.block].append(run.row.metrics[key])
-    means = {block: float(np.mean(found)) for block, found in values.items()}
+    """Mean over blocks of the mean over a block's cells."""
+    at = {run.place: run for run in runs}
+    means = by_block({place: run.row.metrics[key] for place, run in at.items()}, at)
     return mean_over(means, {run.block: run.cluster for run in runs}, confidence)
 
 
@@ -273,17 +279,16 @@ def _known_mean(values: Sequence[float]) -> float:
 
 def _ratio(league: League, name: str, reference: str, confidence: float) -> Interval | None:
     """Geometric mean of the ratio where both ran; None where they never met."""
-    logs: dict[Block, list[float]] = defaultdict(list)
-    theirs = league.runs[reference]
-    for place, run in league.runs[name].items():
-        if place in theirs:
-            ratio = run.row.metrics[METRIC] / theirs[place].row.metrics[METRIC]
-            logs[run.block].append(float(np.log(ratio)))
+    ours, theirs = league.runs[name], league.runs[reference]
+    logs = {
+        place: float(np.log(run.row.metrics[METRIC] / theirs[place].row.metrics[METRIC]))
+        for place, run in ours.items()
+        if place in theirs
+    }
     if not logs:
         return None
-    cluster_of = {run.block: run.cluster for run in league.runs[name].values()}
-    means = {block: float(np.mean(found)) for block, found in logs.items()}
-    return ratio_over(means, cluster_of, confidence)
+    cluster_of = {run.block: run.cluster for run in ours.values()}
+    return ratio_over(by_block(logs, ours), cluster_of, confidence)
 
 
 def league_csv(rows: Sequence[LeagueRow]) -> bytes:
@@ -341,7 +346,7 @@ def league_note(
             "the runs that all have), compare."
         )
     if any(row.undone for row in rows):
-        parts.append(UNDONE_NOTE)
+        parts.append(UNCOUNTED)
     if any(mark((row.ratio or row.jct_s).clusters, confidence) for row in rows):
         parts.append("‡ too few stretches of time for such an interval: it may cover much less.")
     return " ".join(parts)

@@ -12,7 +12,7 @@ import numpy as np
 from sim.files import ReportError, csv_text, known_cells
 from sim.report.headline import KINDS
 from sim.report.job_times import UNKNOWN, Interval
-from sim.report.league import METRIC, Block, LeagueRun, Place, mean_over, ratio_over
+from sim.report.league import METRIC, LeagueRun, Place, by_block, mean_over, ratio_over
 from sim.report.standings import uncounted
 from sim.report.table_text import FEW, UNDONE, interval_text, mark, markdown_table
 
@@ -109,7 +109,7 @@ def _interval(
     ours, theirs = values
     cluster_of = {run.block: run.cluster for run in at.values()}
     if claim.against is None:
-        means = _by_block(ours, at)
+        means = by_block(ours, at)
         return mean_over(means, cluster_of, confidence) if means else None
     both = [place for place in ours if place in theirs]
     if not both:
@@ -117,19 +117,11 @@ def _interval(
     top, bottom = [ours[p] for p in both], [theirs[p] for p in both]
     if min(*top, *bottom) > 0:
         logs = {p: float(np.log(ours[p] / theirs[p])) for p in both}
-        ratio = ratio_over(_by_block(logs, at), cluster_of, confidence)
+        ratio = ratio_over(by_block(logs, at), cluster_of, confidence)
         return replace(ratio, centre=1 - ratio.centre, low=1 - ratio.high, high=1 - ratio.low)
     if sum(bottom) == 0:
         return None
     return Interval(1 - sum(top) / sum(bottom), np.nan, np.nan, len(both))
-
-
-def _by_block(values: Mapping[Place, float], at: Mapping[Place, LeagueRun]) -> dict[Block, float]:
-    """Means over the places of each block."""
-    found: dict[Block, list[float]] = defaultdict(list)
-    for place, value in values.items():
-        found[at[place].block].append(value)
-    return {block: float(np.mean(each)) for block, each in found.items()}
 
 
 def _words(row: Measured) -> str:
@@ -254,8 +246,7 @@ def _one_queue(run: LeagueRun) -> LeagueRun:
 
 def _shown(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interval | None:
     """What a line has in a column; None where one of its two was not run."""
-    known = {run.row.labels.scheduler for run in runs}
-    names = [_best(name, runs) if name in KINDS else name for name in (row.scheduler, row.against)]
+    known, names = {run.row.labels.scheduler for run in runs}, _pair(row, runs)
     if not {*names} - {None} <= known or (row.against and names[1] is None):
         return None
     claim = Claim(row.label, str(names[0]), names[1], row.metric, "")
@@ -264,8 +255,15 @@ def _shown(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interv
 
 def _leaves(row: PageRow, runs: Sequence[LeagueRun]) -> bool:
     """Whether jobs of the two of a line are in no mean."""
-    names = {_best(name, runs) if name in KINDS else name for name in (row.scheduler, row.against)}
+    names = _pair(row, runs)
     return uncounted(run.row for run in runs if run.row.labels.scheduler in names) > 0
+
+
+def _pair(row: PageRow, runs: Sequence[LeagueRun]) -> tuple[str | None, str | None]:
+    """The scheduler of a line here, and what it is divided by."""
+    one, other = (_best(name, runs) if name in KINDS else name
+                  for name in (row.scheduler, row.against))  # fmt: skip
+    return one, other
 
 
 def _best(kind: str | None, runs: Sequence[LeagueRun]) -> str | None:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 UNCOUNTED = "* has measured jobs that never finished or gave up, which its means do not count."
 
 
-UNDONE = " *"  # marks who leaves measured jobs undone, which are in no mean
-UNDONE_NOTE = "* measured jobs that did not finish are in no mean, which flatters it."
+UNDONE = " *"  # marks whom `UNCOUNTED` is about
 FEW = " †"  # marks intervals over fewer stretches of time than their confidence needs
 
 
