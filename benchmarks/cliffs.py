@@ -253,8 +253,8 @@ def _failing(plain: Bench) -> Bench:
     """The same run in which one server is away for an hour."""
     at_s = np.array([FAILS_AT_S, FAILS_AT_S + AWAY_S])
     outage = Outages(at_s, np.array([1, 1]), np.array([Change.FAIL, Change.OPEN]))
-    game = replace(plain.experiment.game, outages=outage)
-    return replace(plain, experiment=replace(plain.experiment, game=game))
+    world = replace(plain.experiment.world, outages=outage)
+    return replace(plain, experiment=replace(plain.experiment, world=world))
 
 
 def _choices(group: str, *but: str) -> list[str]:

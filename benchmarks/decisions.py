@@ -125,7 +125,7 @@ def main() -> None:
     for servers in options.servers:
         for name in SCHEDULERS:
             case = made(name, servers, options.partition_servers)
-            simulator = case.experiment.game.simulator(case.jobs)
+            simulator = case.experiment.world.simulator(case.jobs)
             fill(simulator, made("SJF, sharing, stealing", servers, 0).scheduler)
             times = decision_ms(simulator, case.scheduler)
             median, high = statistics.median(times), statistics.quantiles(times, n=20)[-1]

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from setup_run import compose_config, experiment_of
 
-from marl.env.game import DelayReward
 from marl.env.layout import CodecRules
 from marl.env.scheduling_env import SchedulingEnv
 from marl.env.turns import SideBySide, Turns
+from marl.env.world import DelayReward
 from marl.training.plan import Plan, Windows
 
 SEED, BUDGET_S, WINDOWS = 0, 5.0, 16
 
 
 def main_plan(agents: int, servers: int, jobs: int) -> Plan:
-    """The game of the main job on a leaf-spine of 8-GPU servers."""
+    """The world of the main job on a leaf-spine of 8-GPU servers."""
     config = compose_config(
         "train", f"topology.servers={servers}", f"agents.count={agents}",
         f"workload.num_jobs={jobs}", "workload.max_gang=8", f"seed={SEED}",
@@ -39,7 +39,7 @@ def plan_of(config: dict[str, Any]) -> Plan:
     """What `scripts/train.py` would train on."""
     experiment = experiment_of(config)
     return Plan(
-        game=experiment.game,
+        world=experiment.world,
         rules=CodecRules(**config["rules"]),
         reward=DelayReward(own_weight=0.3, scale_s=1000.0),
         windows=Windows(experiment, "train"),
@@ -70,7 +70,7 @@ def turns_per_s(plan: Plan, budget_s: float) -> float:
     """Turns a second of 16 windows side by side over about `budget_s` of play."""
     rng, turns, spent_s = np.random.default_rng(SEED), 0, 0.0
     while spent_s < budget_s:
-        simulators = [plan.game.simulator(plan.windows(n)) for n in range(WINDOWS)]
+        simulators = [plan.world.simulator(plan.windows(n)) for n in range(WINDOWS)]
         runs = SideBySide.fresh(simulators, plan.layout, plan.rules, gathers=True)
         began = time.perf_counter()
         while len(rows := runs.playing) > 0 and time.perf_counter() - began < budget_s:
@@ -83,7 +83,7 @@ def turns_per_s(plan: Plan, budget_s: float) -> float:
 
 def fork_ms(plan: Plan, repeats: int) -> tuple[float, float]:
     """Milliseconds of a fork after 300 turns, and of one into an earlier fork's arrays."""
-    run = Turns(plan.game.simulator(plan.windows(0)), plan.layout, plan.rules, gathers=True)
+    run = Turns(plan.world.simulator(plan.windows(0)), plan.layout, plan.rules, gathers=True)
     run.next()
     for _ in range(300):
         run.act(int(run.seen()["action_mask"].argmax()))

@@ -30,7 +30,7 @@ CELLS = {
 
 def loop_s(case: Bench) -> tuple[float, float]:
     """Process seconds of one event loop, and the share of jobs that others slowed."""
-    simulator = case.experiment.game.simulator(case.jobs)
+    simulator = case.experiment.world.simulator(case.jobs)
     began = time.process_time()
     run = simulate(simulator, case.scheduler, 0, None)
     assert run.interference_s is not None

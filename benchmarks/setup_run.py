@@ -30,7 +30,7 @@ class Bench:
 
     def play(self, *, compiled: bool = True) -> Run:
         """One run from time 0; its `loop_wall_s` is what counts."""
-        simulator = self.experiment.game.simulator(self.jobs)
+        simulator = self.experiment.world.simulator(self.jobs)
         return simulate(simulator, self.scheduler, 0, None, compiled=compiled)
 
 
@@ -44,7 +44,7 @@ def bench(*overrides: str) -> Bench:
     """Compose `conf/simulate.yaml` with `overrides`."""
     config = compose_config("simulate", *overrides)
     experiment = experiment_of(config)
-    scheduler = composition_of(config, experiment.game.partitions)
+    scheduler = composition_of(config, experiment.world.partitions)
     return Bench(experiment, scheduler, experiment.whole())
 
 

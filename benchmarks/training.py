@@ -239,7 +239,7 @@ def played(plan: Plan, policy: PolicySpec, prior: ScoreWeights, windows: int) ->
     assert net is not None
     turns, took_s = 0, 0.0
     for window in range(-1, windows):  # the first compiles and warms
-        simulator = plan.game.simulator(plan.windows(max(window, 0)))
+        simulator = plan.world.simulator(plan.windows(max(window, 0)))
         loop = NetLoop(simulator.views(NEEDS), plan.layout, plan.rules, net)
         began, acted = time.perf_counter(), 0
         while (verdict := loop.play(loop.decisions + 1)) in {PAUSE, FULL}:

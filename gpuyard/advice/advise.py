@@ -241,10 +241,10 @@ def _notes(config: Mapping[str, Any], scenario: Scenario) -> tuple[str, ...]:
     """What is taken for granted; what is told of durations the rows say."""
     experiment = opened(scenario.setting)
     assumed = assumptions({**config, "estimator": config["knows"]["oracle"]}, experiment, "oracle")
-    large = large_gang(jobs_of(scenario)[0], experiment.game.topology, scenario.large)
+    large = large_gang(jobs_of(scenario)[0], experiment.world.topology, scenario.large)
     return (
         *assumed[1:],
-        *physics_words(physics_name(experiment.game.physics), experiment.load),
+        *physics_words(physics_name(experiment.world.physics), experiment.load),
         f"gangs are large from {large} GPUs on",
     )
 
@@ -256,7 +256,7 @@ def _check_aim(aim: str, scenario: Scenario) -> None:
         ConfigError: naming the aim and what to do.
     """
     jobs, _ = jobs_of(scenario)
-    large = large_gang(jobs, opened(scenario.setting).game.topology, scenario.large)
+    large = large_gang(jobs, opened(scenario.setting).world.topology, scenario.large)
     lacking = {
         "user_fairness": not (users_of(jobs) >= 0).any(),
         "large_gang_wait_s": int(jobs.num_gpus.max()) < large,

@@ -108,7 +108,7 @@ def jobs_of(scenario: Scenario) -> tuple[JobTable, int]:
     """
     experiment = opened(scenario.setting)
     jobs = experiment.whole() if scenario.part is None else experiment.window(scenario.part, 0)
-    return without_misfits(jobs, experiment.game, leave_out=scenario.leave_out)
+    return without_misfits(jobs, experiment.world, leave_out=scenario.leave_out)
 
 
 def _trace(scenario: Scenario) -> Trace | None:
@@ -147,8 +147,8 @@ def play(candidate: Candidate) -> Played:
         stops_per_job=0.0, jobs=0, withdrawn=0, unserved=0, draws={}, seconds=0.0,
         role=candidate.contender.role, words=candidate.words,
     )  # fmt: skip
-    simulator = experiment.game.simulator(jobs)
-    warm_up(experiment.game, scheduler, compiled=not simulator.python_decides(scheduler))
+    simulator = experiment.world.simulator(jobs)
+    warm_up(experiment.world, scheduler, compiled=not simulator.python_decides(scheduler))
     began = time.perf_counter()
     try:
         lines = None if sys.stderr.isatty() else Lines(simulator, candidate.name).tell
@@ -156,7 +156,7 @@ def play(candidate: Candidate) -> Played:
     except GpuYardError as error:
         return replace(row, failed=str(error))
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
-    large = large_gang(jobs, experiment.game.topology, scenario.large)
+    large = large_gang(jobs, experiment.world.topology, scenario.large)
     stops = stops_of(run)
     return replace(
         row,
@@ -179,7 +179,7 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     """
     experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
-    topology, lost = experiment.game.topology, forlorn(jobs)
+    topology, lost = experiment.world.topology, forlorn(jobs)
     ran = int((lost & ~np.isnan(waited_s)).sum())
     if ran:
         log.warning(
@@ -189,7 +189,7 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     waited_s = np.where(lost, np.nan, waited_s)
     work_s = jobs.duration_s
     if experiment.reference_gpu == ASKED:  # it took what the log says
-        jobs = scaled_work(jobs, 1.0 / speed_of_asked(jobs, experiment.game))
+        jobs = scaled_work(jobs, 1.0 / speed_of_asked(jobs, experiment.world))
     large = large_gang(jobs, topology, scenario.large)
     told = finished_of_trace(jobs, waited_s, topology, blocks, large, work_s)
     if not len(told.block):
@@ -256,7 +256,7 @@ def candidates_of(
     knows = known_of(config)
     jobs, _ = jobs_of(scenario)
     few = len(jobs) <= config["slow_jobs"]
-    simulator = opened(scenario.setting).game.simulator(jobs)
+    simulator = opened(scenario.setting).world.simulator(jobs)
     found: list[Candidate] = []
     one_queue: list[str] = []
     slow: dict[str, list[str]] = {}  # reason -> names

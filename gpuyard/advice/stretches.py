@@ -78,7 +78,7 @@ class StretchField:
     def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
         """The jobs on the one cluster, whichever window they are of."""
         del part, index
-        return self.scouted.experiment.game.simulator(jobs)
+        return self.scouted.experiment.world.simulator(jobs)
 
 
 def open_stretches(setting: str) -> StretchField:
@@ -110,10 +110,10 @@ def scouted(setting: str) -> Scouted:
             f"first part of the trace has {cut} and {len(jobs) - cut}; set learn_minutes=null, a "
             f"larger learn_frac, or take a longer trace"
         )
-    game = experiment.game
-    scout = composition_of({**config["scout"], "belief": config["belief"]}, game.partitions)
-    simulator = game.simulator(jobs)
-    warm_up(game, scout, compiled=not simulator.python_decides(scout))
+    world = experiment.world
+    scout = composition_of({**config["scout"], "belief": config["belief"]}, world.partitions)
+    simulator = world.simulator(jobs)
+    warm_up(world, scout, compiled=not simulator.python_decides(scout))
     run = simulate(simulator, scout, experiment.seed, None)
     bounds = {TRAIN: _bounds(0, cut), VALIDATION: _bounds(cut, len(jobs))}
     wait_s = np.nan_to_num(run.finish_s - jobs.submit_s - jobs.duration_s).clip(min=0.0)

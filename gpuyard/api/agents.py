@@ -27,7 +27,7 @@ def make_env(
     seed: int = 0,
     overrides: Sequence[str] = (),
 ) -> SchedulingEnv:
-    """The scheduling game as a PettingZoo `ParallelEnv`, one agent a partition.
+    """The scheduling world as a PettingZoo `ParallelEnv`, one agent a partition.
 
     Each episode is a window of `part`; `reset(seed=...)` draws it. Observations, actions and
     reward are those of `gpuyard train` (docs/agents.md), and so are the overrides

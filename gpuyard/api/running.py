@@ -204,7 +204,7 @@ def simulate(
     words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
-        made = scheduler_of(scheduler, config, experiment.game.partitions, words)
+        made = scheduler_of(scheduler, config, experiment.world.partitions, words)
         refuse_size_of_window(config["workload"], words)
         run = _played(experiment, made, experiment.whole())
         labels = labels_of(experiment, made, window=0, role=None)
@@ -245,7 +245,7 @@ def evaluate(
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         named, given = _asked(schedulers)
-        made = [scheduler_of(each, config, experiment.game.partitions, words) for each in given]
+        made = [scheduler_of(each, config, experiment.world.partitions, words) for each in given]
         _check_names(names := named or [each.name for each in made])
         if windows is None:
             refuse_size_of_window(config["workload"], words)

@@ -69,7 +69,7 @@ def assumptions(
     """
     parts = [_durations(config, information), _measured_on(config, experiment)]
     parts += [_models(config, experiment), *_unlike_shipped(config, experiment)]
-    if experiment.game.physics.pairs.guessed and experiment.game.rules.max_tenants > 1:
+    if experiment.world.physics.pairs.guessed and experiment.world.rules.max_tenants > 1:
         parts.append("pairs that nobody measured by an additive fit")
     parts += [*_trained_by(config, experiment), *_cuts(config["workload"])]
     parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
@@ -79,7 +79,7 @@ def assumptions(
 
 def assumed_line(experiment: Experiment, assumed: tuple[str, ...]) -> str:
     """One line: what was assumed, then physics and load, which tables have in their titles."""
-    told = physics_words(physics_name(experiment.game.physics), experiment.load)
+    told = physics_words(physics_name(experiment.world.physics), experiment.load)
     return "assumes " + "; ".join(
         [*(part for part in assumed if part not in experiment.gpu_notes), *told]
     )
@@ -104,9 +104,9 @@ def _words_of(section: Mapping[str, Any]) -> str:
 
 def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | None:
     """The GPU type that the trace's durations are of, where it could be another."""
-    if len(set(experiment.game.topology.gpu_types)) == 1:
+    if len(set(experiment.world.topology.gpu_types)) == 1:
         return None
-    reference, told = experiment.game.physics.reference_gpu, config["reference_gpu"]
+    reference, told = experiment.world.physics.reference_gpu, config["reference_gpu"]
     if told is None:
         reference += ", the topology's first: see reference_gpu"
     elif told == ASKED:
@@ -118,7 +118,7 @@ def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | Non
 def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
     """Who says what a job trains; without physics it is all the same."""
     workload = config["workload"]
-    if physics_name(experiment.game.physics) == OFF:
+    if physics_name(experiment.world.physics) == OFF:
         return None
     if any((workload.get("columns") or {}).get(name) for name in MODEL_COLUMNS):
         return "models as the file names them, others and batch sizes drawn"
@@ -131,7 +131,7 @@ OFF_WITH_PHYSICS = ("interference", "network")
 
 def _unlike_shipped(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
     """What of the world was switched; of physics nothing where all of it is off."""
-    off = physics_name(experiment.game.physics) == OFF
+    off = physics_name(experiment.world.physics) == OFF
     for group in WORLD:
         words = _words_of(config[group])
         if words and not (off and group in OFF_WITH_PHYSICS):
@@ -140,9 +140,9 @@ def _unlike_shipped(config: Mapping[str, Any], experiment: Experiment) -> Iterat
 
 def _trained_by(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
     """Whose slow-downs a training plays by, where they are others than those of the results."""
-    game = experiment.game
-    believed = game.belief.pairs.source
-    if config.get("train_physics") == "belief" and believed != game.physics.pairs.source:
+    world = experiment.world
+    believed = world.belief.pairs.source
+    if config.get("train_physics") == "belief" and believed != world.physics.pairs.source:
         yield f"episodes play by slow-downs as believed ({believed}): see train_physics"
 
 
@@ -206,7 +206,7 @@ def _time(seconds: float) -> str:
 
 def _restarts(experiment: Experiment) -> str | None:
     """What it costs to be preempted, beside the wait."""
-    rules = experiment.game.rules
+    rules = experiment.world.rules
     costs = [f"{rules.restart_s:g} s"] if rules.restart_s else []
     costs += [f"{rules.restart_s_per_gpu:g} s a GPU"] if rules.restart_s_per_gpu else []
     return f"restarts cost {' and '.join(costs)}" if costs else None
@@ -214,9 +214,9 @@ def _restarts(experiment: Experiment) -> str | None:
 
 def _partitions(experiment: Experiment) -> str | None:
     """That partitions are not of one size, where they are not."""
-    game = experiment.game
-    servers = np.bincount(game.topology.gpu_server)
-    sizes = np.bincount(game.partition_of_server, weights=servers).astype(int)
+    world = experiment.world
+    servers = np.bincount(world.topology.gpu_server)
+    sizes = np.bincount(world.partition_of_server, weights=servers).astype(int)
     if sizes.min() == sizes.max():
         return None
     return f"{len(sizes)} partitions of unequal size: {', '.join(map(str, sizes))} GPUs"

@@ -13,7 +13,7 @@ from gpuyard.evaluation.jobs import fit_somewhere, misfits_told, scaled_work, sp
 from gpuyard.evaluation.physics import ASKED, believed, physics_name, physics_of
 from gpuyard.launch.build import RULES, build, check_choice, check_plain
 from gpuyard.launch.errors import ConfigError
-from marl.env.game import Game
+from marl.env.world import World
 from sim.errors import TraceError
 from sim.files import Labels
 from sim.jobs import JobTable
@@ -58,9 +58,9 @@ class CutsStretches(Protocol):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A game, the workload it is played on, and the names that go into results."""
+    """A world, the workload it is played on, and the names that go into results."""
 
-    game: Game
+    world: World
     workload: Any  # TraceWorkload or GeneratedWorkload
     setting: Setting
     seed: int
@@ -103,28 +103,28 @@ class Experiment:
         Raises:
             TraceError: naming the first such job.
         """
-        servers = np.bincount(self.game.topology.gpu_server)  # (S,) GPUs
-        largest = int(np.bincount(self.game.partition_of_server, weights=servers).max())
+        servers = np.bincount(self.world.topology.gpu_server)  # (S,) GPUs
+        largest = int(np.bincount(self.world.partition_of_server, weights=servers).max())
         rows = np.flatnonzero(jobs.num_gpus > largest)
         if len(rows):
             row = int(rows[0])
             raise TraceError(
                 f"job {jobs.job_id[row]}: a gang of {jobs.num_gpus[row]} GPUs fits none of the "
-                f"{self.game.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
+                f"{self.world.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
                 f"jobs); set workload.max_gang={largest}, or use fewer agents"
             )
         return self._on_reference(jobs)
 
     def _on_reference(self, jobs: JobTable) -> JobTable:
         """The jobs with durations as on the reference GPU type."""
-        if self.reference_gpu not in (None, ASKED) or len(self.game.topology.gpu_types) == 1:
+        if self.reference_gpu not in (None, ASKED) or len(self.world.topology.gpu_types) == 1:
             return jobs
-        speed = speed_of_asked(jobs, self.game)
+        speed = speed_of_asked(jobs, self.world)
         if self.reference_gpu == ASKED:
             return scaled_work(jobs, speed)
         if (speed != 1.0).any() and isinstance(self.workload, CutsStretches):  # else of one type
             _warn(
-                f"jobs ask for another GPU type than {self.game.physics.reference_gpu}, and their "
+                f"jobs ask for another GPU type than {self.world.physics.reference_gpu}, and their "
                 "durations are taken as on that: reference_gpu=asked takes them as on the type "
                 "that a job asks for, reference_gpu=TYPE as on one type"
             )
@@ -136,13 +136,13 @@ class Experiment:
         Raises:
             TraceError: one asks for more than the empty servers of any partition have.
         """
-        fits = fit_somewhere(jobs, self.game)
+        fits = fit_somewhere(jobs, self.world)
         if jobs.elastic is None and not fits.all():
             raise TraceError(
-                f"{misfits_told(jobs, fits, self.game)}; 'workload.rules.ignore=[demands]' forgets "
-                "what jobs ask for beside GPUs, `gpuyard advise leave_out=true` passes over such"
+                f"{misfits_told(jobs, fits, self.world)}; 'workload.rules.ignore=[demands]' forgets"
+                " what jobs ask for beside GPUs, `gpuyard advise leave_out=true` passes over such"
             )
-        return self.game.simulator(jobs)
+        return self.world.simulator(jobs)
 
 
 DRAWN, BY_VC = "drawn", "vc"
@@ -181,7 +181,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         estimator=_estimator(config),
         gpu_types=topology.gpu_types,
     )
-    game = Game(
+    world = World(
         topology=topology,
         physics=physics,
         belief=replace(physics, pairs=believed(config, physics, more)),
@@ -190,7 +190,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         outages=build(config, "outages").outages(topology, config["seed"]),
     )
     return Experiment(
-        game=game,
+        world=world,
         workload=build(config, "workload"),
         setting=setting,
         seed=config["seed"],
@@ -283,15 +283,15 @@ def labels_of(
         information = experiment.setting.estimator.information
     return Labels(
         scheduler=scheduler.name,
-        topology=experiment.game.topology.name,
+        topology=experiment.world.topology.name,
         workload=experiment.workload_name,
         load=experiment.load,
-        agents=experiment.game.partitions,
+        agents=experiment.world.partitions,
         seed=experiment.seed,
         window=window,
         information=information,
         interference_info=experiment.belief_info if Signal.INTERFERENCE in needs else "none",
-        physics=physics_name(experiment.game.physics),
+        physics=physics_name(experiment.world.physics),
         role=role_of(scheduler) if role is None else role,
     )
 

@@ -15,7 +15,7 @@ from gpuyard.evaluation.explanation import Explanation, Look, Reason, Row, merge
 from gpuyard.evaluation.reasons import judge_of, named
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.terminal import Lines
-from marl.env.game import Game
+from marl.env.world import World
 from sim.arrays import IntArray, TextArray
 from sim.errors import SimulationError
 from sim.jobs import COMPLETED
@@ -42,13 +42,13 @@ EVENTS = {
 
 
 def explain(
-    run: Run, game: Game, scheduler: Scheduler, job: str, *, seed: int, compiled: bool = True
+    run: Run, world: World, scheduler: Scheduler, job: str, *, seed: int, compiled: bool = True
 ) -> Explanation:
     """Why `job` waited in `run`.
 
     Args:
         run: as it was played, to its end.
-        game: what it was played on.
+        world: what it was played on.
         scheduler: by which; it is reset.
         job: its id in the trace.
         seed: of the run.
@@ -60,7 +60,7 @@ def explain(
     """
     row = row_of(run.jobs.job_id, job)
     start_s = float(run.start_s[row])
-    looks, stride = _looks(run, game, scheduler, row, seed, compiled)
+    looks, stride = _looks(run, world, scheduler, row, seed, compiled)
     rows = _timeline(run, row, looks)
     return Explanation(
         job_id=str(run.jobs.job_id[row]),
@@ -97,11 +97,11 @@ def explain_folder(folder: Path | str, job: str) -> Explanation:
     part, window = config["part"], config["window"]
     jobs = experiment.whole() if part is None else experiment.window(part, window)
     row_of(jobs.job_id, job)
-    scheduler = composition_of(config, experiment.game.partitions)
+    scheduler = composition_of(config, experiment.world.partitions)
     compiled = bool(config["compiled"])
-    simulator = experiment.game.simulator(jobs)
+    simulator = experiment.world.simulator(jobs)
     run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
-    return explain(run, experiment.game, scheduler, job, seed=experiment.seed, compiled=compiled)
+    return explain(run, experiment.world, scheduler, job, seed=experiment.seed, compiled=compiled)
 
 
 def row_of(job_id: TextArray, job: str) -> int:
@@ -131,21 +131,21 @@ def _nearest_few(job: str, names: list[str]) -> list[str]:
 
 
 def _looks(
-    run: Run, game: Game, scheduler: Scheduler, row: int, seed: int, compiled: bool
+    run: Run, world: World, scheduler: Scheduler, row: int, seed: int, compiled: bool
 ) -> tuple[list[Looked], int]:
     """What decisions say after which the job waits, and that it is one in so many at the end.
 
     A look costs as much as the queue is long. Where all of them would take minutes, every other
     decision is passed over, then three of four, and so on.
     """
-    simulator = game.simulator(run.jobs)
+    simulator = world.simulator(run.jobs)
     scheduler.reset(seed)
     loop = simulator.loop_of(scheduler) if compiled else None
     if loop is None:
         halts = _python_halts(simulator, scheduler)
     else:
         submit_s = float(run.jobs.submit_s[row])
-        halts = _compiled_halts(simulator, loop, _skippable(run, game, scheduler, seed, submit_s))
+        halts = _compiled_halts(simulator, loop, _skippable(run, world, scheduler, seed, submit_s))
     events = _events(run, row)
     starts_s = run.log.time_s[events[run.log.kind[events] == Kind.START]]
     last_s = float(starts_s[-1]) if len(starts_s) else np.inf
@@ -203,11 +203,11 @@ def _compiled_halts(simulator: Simulator, loop: Loop, skipped: int) -> Iterator[
             return
 
 
-def _skippable(run: Run, game: Game, scheduler: Scheduler, seed: int, until_s: float) -> int:
+def _skippable(run: Run, world: World, scheduler: Scheduler, seed: int, until_s: float) -> int:
     """How many decisions are surely over before `until_s`, counted in steps."""
     if run.jobs.submit_s[0] == until_s or run.decisions <= EVERY:
         return 0
-    simulator = game.simulator(run.jobs)
+    simulator = world.simulator(run.jobs)
     loop = simulator.loop_of(scheduler)
     assert loop is not None
     stop = EVERY

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard.launch.errors import ConfigError
-from marl.env.game import Game
+from marl.env.world import World
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import GpuYardError, SignalError
 from sim.jit import PACKAGES
@@ -26,59 +26,59 @@ MIB_PER_GIB = 1024.0
 MILLI = 1000.0
 
 
-def without_misfits(jobs: JobTable, game: Game, *, leave_out: bool) -> tuple[JobTable, int]:
+def without_misfits(jobs: JobTable, world: World, *, leave_out: bool) -> tuple[JobTable, int]:
     """The jobs that fit somewhere, and how many do not.
 
     Raises:
         ConfigError: some do not and may not be left out, or none does.
     """
-    fits = fit_somewhere(jobs, game)
+    fits = fit_somewhere(jobs, world)
     if fits.all():
         return jobs, 0
     misfits = int((~fits).sum())
     if not fits.any():
-        raise ConfigError(f"{misfits_told(jobs, fits, game)}; no job would be left")
+        raise ConfigError(f"{misfits_told(jobs, fits, world)}; no job would be left")
     if not leave_out:
         raise ConfigError(
-            f"{misfits_told(jobs, fits, game)}; leave_out=true leaves such jobs out, "
+            f"{misfits_told(jobs, fits, world)}; leave_out=true leaves such jobs out, "
             f"'workload.rules.ignore=[demands]' forgets what jobs ask for beside GPUs"
         )
     return picked_jobs(jobs, np.flatnonzero(fits)), misfits
 
 
-def fit_somewhere(jobs: JobTable, game: Game) -> BoolArray:
+def fit_somewhere(jobs: JobTable, world: World) -> BoolArray:
     """(J,) whether the empty servers of some partition hold all workers of the job."""
-    topology = game.topology
+    topology = world.topology
     gpus = topology.gpus_per_server
     if jobs.demands is None:
-        most = np.bincount(game.partition_of_server, weights=gpus).max()
+        most = np.bincount(world.partition_of_server, weights=gpus).max()
         return jobs.num_gpus <= most
     asks, kind = np.unique(
         np.stack([jobs.demands.cpu_milli, jobs.demands.memory_mib, jobs.demands.type_mask], axis=1),
         axis=0,
         return_inverse=True,
     )
-    room = np.array([most_workers(ask, game) for ask in asks.tolist()], dtype=np.float64)
+    room = np.array([most_workers(ask, world) for ask in asks.tolist()], dtype=np.float64)
     fits: BoolArray = jobs.num_gpus <= room[kind.ravel()]
     return fits
 
 
-def most_workers(ask: Sequence[int], game: Game) -> float:
+def most_workers(ask: Sequence[int], world: World) -> float:
     """Of one kind of worker, in the partition that holds most of them.
 
     Args:
         ask: thousandths of a core, MiB, and bits of GPU types.
-        game: whose servers are empty.
+        world: whose servers are empty.
     """
-    topology, (cpu, memory, mask) = game.topology, ask
+    topology, (cpu, memory, mask) = world.topology, ask
     workers = np.where((mask >> topology.server_gpu_type) & 1, topology.gpus_per_server, 0.0)
     for each, has in ((cpu, topology.server_cpu_milli), (memory, topology.server_memory_mib)):
         if each > 0 and has is not None:
             workers = np.minimum(workers, has // each)
-    return float(np.bincount(game.partition_of_server, weights=workers).max())
+    return float(np.bincount(world.partition_of_server, weights=workers).max())
 
 
-def speed_of_asked(jobs: JobTable, game: Game) -> FloatArray:
+def speed_of_asked(jobs: JobTable, world: World) -> FloatArray:
     """(J,) a step on the reference GPU type over one on the type that a job asks for.
 
     1 where it asks for none or several. Steps are alone and most compact.
@@ -86,7 +86,7 @@ def speed_of_asked(jobs: JobTable, game: Game) -> FloatArray:
     speed = np.ones(len(jobs))
     if jobs.demands is None:
         return speed
-    topology, physics = game.topology, game.physics
+    topology, physics = world.topology, world.physics
     reference_s = reference_steps_s(jobs.num_gpus, topology, physics)
     for bit, name in enumerate(topology.gpu_types):
         mine = jobs.demands.type_mask == 1 << bit
@@ -120,18 +120,18 @@ def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
     return JobTable(**{**columns, **changed})
 
 
-def misfits_told(jobs: JobTable, fits: BoolArray, game: Game) -> str:
+def misfits_told(jobs: JobTable, fits: BoolArray, world: World) -> str:
     """How many jobs have no room, and what the first of them asks for."""
     row = int(np.argmin(fits))
     asks = f"{jobs.num_gpus[row]} GPUs"
     if jobs.demands is not None:
         cores = jobs.demands.cpu_milli[row] / MILLI
         gib = jobs.demands.memory_mib[row] / MIB_PER_GIB
-        types = _types(int(jobs.demands.type_mask[row]), game.topology.gpu_types)
+        types = _types(int(jobs.demands.type_mask[row]), world.topology.gpu_types)
         asks += f", each with {cores:g} cores, {gib:g} GiB and type {types}"
-    where = "" if game.partitions == 1 else f" in one of {game.partitions} partitions"
+    where = "" if world.partitions == 1 else f" in one of {world.partitions} partitions"
     return (
-        f"{int((~fits).sum())} of {len(jobs)} jobs fit nowhere on {game.topology.name}{where}, "
+        f"{int((~fits).sum())} of {len(jobs)} jobs fit nowhere on {world.topology.name}{where}, "
         f"even when it is empty; the first is job {jobs.job_id[row]}: {asks}"
     )
 
@@ -143,7 +143,7 @@ def _types(mask: int, names: tuple[str, ...]) -> str:
     return " or ".join(allowed) or "of another cluster"
 
 
-def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
+def warm_up(world: World, scheduler: Scheduler, *, compiled: bool = True) -> None:
     """Run a few jobs through `scheduler`, or its compiled form, on this cluster, and forget them.
 
     They reach what a real trace reaches: gangs inside a server and across servers, a full cluster
@@ -160,9 +160,9 @@ def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
         except TypeError as error:  # it holds a lock, say, or an open file
             log.info("%s is not tried before the run: %s", scheduler.name, error)
             return
-    gangs = _gangs(game)
+    gangs = _gangs(world)
     count = len(gangs)
-    profile = int(np.argmax(game.physics.catalogue.gang_ok))
+    profile = int(np.argmax(world.physics.catalogue.gang_ok))
     duration_s = np.linspace(20.0, 10.0, count)  # later jobs are shorter: they may preempt
     jobs = JobTable(
         job_id=np.array([str(row) for row in range(count)], dtype=object),
@@ -171,10 +171,10 @@ def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
         duration_s=duration_s,
         estimate_s=duration_s,
         profile=np.full(count, profile, dtype=np.int64),
-        home=np.arange(count, dtype=np.int64) % game.partitions,
+        home=np.arange(count, dtype=np.int64) % world.partitions,
         measured=np.ones(count, dtype=np.bool_),
     )
-    whole = replace(game, outages=NO_OUTAGES)  # a gang may need every server
+    whole = replace(world, outages=NO_OUTAGES)  # a gang may need every server
     try:
         simulate(whole.simulator(jobs), scheduler, 0, None, compiled=compiled)
     except SignalError:  # speaks of columns, whatever the jobs
@@ -192,11 +192,11 @@ def _of_the_user(scheduler: Scheduler) -> bool:
     return any(type(part).__module__.partition(".")[0] not in PACKAGES for part in parts)
 
 
-def _gangs(game: Game) -> IntArray:
+def _gangs(world: World) -> IntArray:
     """Small, one server and a little more, then whole partitions until nothing is left."""
-    servers = np.bincount(game.topology.gpu_server)  # (S,) GPUs
-    partitions = np.bincount(game.partition_of_server, weights=servers)  # (P,) GPUs
+    servers = np.bincount(world.topology.gpu_server)  # (S,) GPUs
+    partitions = np.bincount(world.partition_of_server, weights=servers)  # (P,) GPUs
     largest, server = int(partitions.min()), int(servers.max())  # every gang fits every partition
-    fill = [largest] * (game.rules.max_tenants * game.partitions + 1)
+    fill = [largest] * (world.rules.max_tenants * world.partitions + 1)
     small = [min(gang, largest) for gang in (1, 2, server, server + 1, 1, 2)]
     return np.array([*small, *fill, 1, min(2, largest)], dtype=np.int64)

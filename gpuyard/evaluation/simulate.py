@@ -67,7 +67,7 @@ def main(cfg: DictConfig) -> None:
     config = launch.config
     check_outputs(config)
     experiment = experiment_of(config)
-    scheduler = composition_of(config, experiment.game.partitions)
+    scheduler = composition_of(config, experiment.world.partitions)
     wondered = as_typed(config, "explain", launch.record.overrides)
     warn_of_unread(cfg, launch.record.overrides)
     warn_of_idle_words(config, launch.record.overrides)
@@ -108,7 +108,7 @@ def _played(
     why = simulator.python_decides(scheduler)
     compiled = wanted and not why
     log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
-    warm_up(experiment.game, scheduler, compiled=compiled)
+    warm_up(experiment.world, scheduler, compiled=compiled)
     return run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled), compiled
 
 
@@ -140,7 +140,7 @@ def _explained(
     if job is None:
         return None
     return explain(
-        run, experiment.game, scheduler, str(job), seed=experiment.seed, compiled=compiled
+        run, experiment.world, scheduler, str(job), seed=experiment.seed, compiled=compiled
     )
 
 

@@ -183,7 +183,7 @@ def ours_of(tasks: Sequence[Task], wanted: str | None) -> str | None:
 def _composed_alike(task: Task) -> str:
     """A text that is the same for two tasks of equal setting, cluster and composition."""
     parts = json.loads(task.contender.composition)
-    if opened(task.setting).game.partitions == 1:
+    if opened(task.setting).world.partitions == 1:
         parts.pop("forwarding", None)
     return json.dumps([task.setting, parts], sort_keys=True)
 
@@ -260,9 +260,9 @@ def scheduler_of(setting: str, contender: Contender) -> Scheduler:
         GpuYardError: it cannot be built; the message begins with its entry, the cause is the error.
     """
     try:
-        game = opened(setting).game
+        world = opened(setting).world
         told = {"belief": json.loads(setting)["belief"]}  # that of the entry, if it has one
-        return composition_of({**json.loads(contender.composition), **told}, game.partitions)
+        return composition_of({**json.loads(contender.composition), **told}, world.partitions)
     except GpuYardError as error:
         raise GpuYardError(f"{contender.place}: {error}") from error
 
@@ -270,7 +270,7 @@ def scheduler_of(setting: str, contender: Contender) -> Scheduler:
 @lru_cache(maxsize=256)
 def _warm_scheduler(setting: str, contender: Contender, compiled: bool) -> Scheduler:
     scheduler = scheduler_of(setting, contender)
-    warm_up(opened(setting).game, scheduler, compiled=compiled)
+    warm_up(opened(setting).world, scheduler, compiled=compiled)
     return scheduler
 
 

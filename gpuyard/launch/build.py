@@ -232,7 +232,7 @@ def check_training(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming key, value and rule.
     """
-    from marl.env.game import TRAIN_PHYSICS  # numba
+    from marl.env.world import TRAIN_PHYSICS  # numba
 
     if "batch_agent_steps" not in config["algo"]:
         raise ConfigError("algo: `train` takes algo=ppo; others are for `gpuyard learn`")

@@ -135,9 +135,9 @@ def _played_alone(task: Task) -> Outcome:
         raise ConfigError("this comparison counts what York's network model counts; network=york")
     experiment = opened(task.setting)
     told = {**json.loads(task.contender.composition), "belief": setting["belief"]}
-    scheduler = composition_of(told, experiment.game.partitions)
+    scheduler = composition_of(told, experiment.world.partitions)
     jobs = experiment.window(task.part, task.window)
-    run = simulate(experiment.game.simulator(jobs), scheduler, experiment.seed, None)
+    run = simulate(experiment.world.simulator(jobs), scheduler, experiment.seed, None)
     outcome = outcome_of(task_labels(task), run)
     row = replace(outcome.row, metrics=measures(experiment, jobs, run, network))
     return replace(outcome, row=row)
@@ -153,12 +153,12 @@ def measures(
     `placement_cost` is the mean over all jobs of the weights that their placement's tree adds up
     to, `placement_cost_ratio` the mean over the most compact ones.
     """
-    game = experiment.game
-    worth = full_speed(jobs, game.topology, game.physics) * network.unit_speed
+    world = experiment.world
+    worth = full_speed(jobs, world.topology, world.physics) * network.unit_speed
     last_s, end_s = float(jobs.submit_s[-1]), float(np.nanmax(run.finish_s))
     servers, racks = spans(run)
     cost = network.cost(jobs.num_gpus, servers, racks)
-    best = network.least_cost(jobs.num_gpus, game.topology)
+    best = network.least_cost(jobs.num_gpus, world.topology)
     return {
         "throughput_tflops": throughput(run, worth, 0.0, last_s),
         "throughput_drained_tflops": throughput(run, worth, 0.0, end_s),

@@ -163,7 +163,7 @@ class Board:
 
     def unknown(self, nodes: Sequence[str]) -> dict[str, str]:
         """Those of `nodes` that are no servers of the cluster, and words that say so."""
-        topology = self._decider.game.topology.name
+        topology = self._decider.world.topology.name
         return {
             name: f"there is no server {name!r} in {topology}, which is served: GET /cluster lists "
             "them"
@@ -214,15 +214,15 @@ class Board:
 
     def _check_size(self, asked: Asked) -> None:
         """Refuse what no cluster like this could ever hold."""
-        sizes = self._decider.game.topology.gpus_per_server
+        sizes = self._decider.world.topology.gpus_per_server
         largest = int(sizes.max())
         if asked.gpus > largest:
             raise RequestError(
                 f"pod {asked.pod}: limits['{GPU_RESOURCE}'] is {asked.gpus}; the largest server "
                 f"has {largest} GPUs: ask for fewer, or for several pods as a gang ({GROUP})"
             )
-        game = self._decider.game
-        room = np.bincount(game.partition_of_server, weights=sizes // asked.gpus)
+        world = self._decider.world
+        room = np.bincount(world.partition_of_server, weights=sizes // asked.gpus)
         if asked.pods > room.max():
             raise RequestError(
                 f"pod {asked.pod}: its gang has {asked.pods} pods of {asked.gpus} GPUs; even empty "

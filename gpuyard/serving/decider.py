@@ -17,7 +17,7 @@ from gpuyard.serving.forms import (
 )
 from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter, submitted_s
 from gpuyard.serving.places import named
-from marl.env.game import Game
+from marl.env.world import World
 from sim.decision import Decision
 from sim.errors import GpuYardError, SimulationError
 from sim.protocols import Acting, Scheduler
@@ -30,17 +30,17 @@ NOTHING = AssumedForm(estimate_s=0, profile=0)
 
 
 class Decider:
-    """Answers for one game and one scheduler; each request stands for itself."""
+    """Answers for one world and one scheduler; each request stands for itself."""
 
-    def __init__(self, game: Game, scheduler: Scheduler, defaults: Defaults, seed: int) -> None:
+    def __init__(self, world: World, scheduler: Scheduler, defaults: Defaults, seed: int) -> None:
         """See `Setter` for errors."""
-        self.game = game
+        self.world = world
         self.scheduler = scheduler
         self._acting = scheduler if isinstance(scheduler, Acting) else None
         self.seed = seed
-        self._setter = Setter(game, scheduler.needs, defaults)
+        self._setter = Setter(world, scheduler.needs, defaults)
         self.places = self._setter.places
-        self._server = game.topology.gpu_server
+        self._server = world.topology.gpu_server
 
     def decide(self, form: StateForm, closed: Sequence[int] = ()) -> AnswerForm:
         """All orders of the instant that `form` describes.
@@ -61,31 +61,31 @@ class Decider:
             form = form.model_copy(update={"queue": queue})
         who, now_s = self.scheduler.name, form.time_s
         answer = partial(AnswerForm, scheduler=who, time_s=now_s, impossible=never)
-        world = self._setter.set(form, closed)
-        if world is None:
+        opened = self._setter.set(form, closed)
+        if opened is None:
             return answer(decisions=[], waiting=[], ask_again_s=None, turns=0, assumed=NOTHING)
         self.scheduler.reset(self.seed)
-        views = world.simulator.views(self.scheduler.needs)
+        views = opened.simulator.views(self.scheduler.needs)
         orders: list[DecisionForm] = []
         turn, again, wake_s = 0, True, None
         while again:
             decision, is_done = self._asked(views)
             if is_done:
-                world.simulator.forget_log()
+                opened.simulator.forget_log()
             else:
-                world.simulator.apply(decision, self.scheduler)
-            orders += self._orders(decision, world, turn)
+                opened.simulator.apply(decision, self.scheduler)
+            orders += self._orders(decision, opened, turn)
             again, wake_s, turn = decision.again, decision.wake_s, turn + 1
             if turn == MOST_TURNS:
                 raise SimulationError(
                     f"{self.scheduler.name} has been asked {turn} times at one instant and goes on"
                 )
-        state = world.simulator.state
+        state = opened.simulator.state
         first, count = int(state.world["queue_first"][0]), int(state.world["num_queued"][0])
-        waiting = [world.ids[row] for row in state.queue[first : first + count].tolist()]
+        waiting = [opened.ids[row] for row in state.queue[first : first + count].tolist()]
         return answer(
             decisions=orders, waiting=waiting, ask_again_s=wake_s, turns=turn,
-            assumed=world.assumed,
+            assumed=opened.assumed,
         )  # fmt: skip
 
     def _asked(self, views: ViewMaker) -> tuple[Decision, bool]:
@@ -107,9 +107,9 @@ class Decider:
                 "for each request stands for itself: serve another (docs/serve.md)"
             ) from error
 
-    def _orders(self, decision: Decision, world: Set, turn: int) -> list[DecisionForm]:
+    def _orders(self, decision: Decision, opened: Set, turn: int) -> list[DecisionForm]:
         """In the order in which they are carried out."""
-        ids = world.ids
+        ids = opened.ids
         orders = [
             DecisionForm(action="preempt", job=ids[job], turn=turn) for job in decision.preempts
         ]
@@ -133,7 +133,7 @@ class Decider:
 
     def cluster(self) -> ClusterForm:
         """What requests have to fit."""
-        topology, needs = self.game.topology, self.scheduler.needs
+        topology, needs = self.world.topology, self.scheduler.needs
         told = {"estimate_s": OF_DURATION, "profile": OF_PROFILE}
         servers = [
             ServerForm(
@@ -142,7 +142,7 @@ class Decider:
                 gpus=int(topology.gpus_per_server[at]),
                 gpu_type=topology.gpu_types[int(topology.server_gpu_type[at])],
                 rack=int(topology.server_rack[at]),
-                partition=int(self.game.partition_of_server[at]),
+                partition=int(self.world.partition_of_server[at]),
             )
             for at, name in enumerate(self.places.names)
         ]
@@ -152,10 +152,10 @@ class Decider:
             signals=[str(signal.name) for signal in needs],
             topology=topology.name,
             gpus=topology.num_gpus,
-            partitions=self.game.partitions,
-            max_tenants=self.game.rules.max_tenants,
+            partitions=self.world.partitions,
+            max_tenants=self.world.rules.max_tenants,
             seed=self.seed,
-            profiles=list(self.game.physics.catalogue.names),
+            profiles=list(self.world.physics.catalogue.names),
             servers=servers,
         )
 

@@ -9,7 +9,7 @@ from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, most_workers
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from gpuyard.serving.places import SHOWN, Places, named
-from marl.env.game import Game
+from marl.env.world import World
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, Identity, JobTable, codes_of
@@ -39,24 +39,24 @@ class Set:
 
 
 class Setter:
-    """Sets runs of one game to the instants of requests, for one scheduler."""
+    """Sets runs of one world to the instants of requests, for one scheduler."""
 
-    def __init__(self, game: Game, needs: Signal, defaults: Defaults) -> None:
+    def __init__(self, world: World, needs: Signal, defaults: Defaults) -> None:
         """`needs` are the scheduler's: what it reads, a request has to tell.
 
         Raises:
             RequestError: the default profile is none of the catalogue.
         """
-        self.game = game
+        self.world = world
         self._needs = needs
         self._defaults = defaults
-        self._names = game.physics.catalogue.names
+        self._names = world.physics.catalogue.names
         self._row_of = {name: row for row, name in enumerate(self._names)}
         if defaults.profile is not None:
             self._profile_row(defaults.profile, "default_profile")
-        self._any_profile = int(np.argmax(game.physics.catalogue.gang_ok))
-        self.places, self._partitions = Places(game), game.partitions
-        sizes = np.bincount(game.partition_of_server, weights=game.topology.gpus_per_server)
+        self._any_profile = int(np.argmax(world.physics.catalogue.gang_ok))
+        self.places, self._partitions = Places(world), world.partitions
+        sizes = np.bincount(world.partition_of_server, weights=world.topology.gpus_per_server)
         self.largest = int(sizes.max())
 
     def set(self, form: StateForm, closed: Sequence[int] = ()) -> Set | None:
@@ -80,7 +80,7 @@ class Setter:
         row_of[order] = np.arange(len(jobs))
         table, assumed = self._table(form, jobs, placements, order)
         by_start = sorted(range(len(placements)), key=lambda at: form.running[at].started_s)
-        simulator = self.game.simulator(table)
+        simulator = self.world.simulator(table)
         placed = [(int(row_of[at]), placements[at]) for at in by_start]
         by_row = [jobs[at] for at in order]
         try:
@@ -175,14 +175,14 @@ class Setter:
             )
         if not _more_than_gpus(job):
             return ""
-        topology = self.game.topology
+        topology = self.world.topology
         fits = self._types(job.gpu_types) >> topology.server_gpu_type & 1 > 0
         if not fits.any():
             return (
                 f"gpu_types is {', '.join(job.gpu_types or ())}; {topology.name} has "
                 f"{', '.join(topology.gpu_types)}"
             )
-        room = most_workers((*_milli_and_mib(job), self._types(job.gpu_types)), self.game)
+        room = most_workers((*_milli_and_mib(job), self._types(job.gpu_types)), self.world)
         if job.gpus > room:
             return (
                 f"gpus is {job.gpus}, each with {job.cores_per_gpu:g} cores and "
@@ -195,7 +195,7 @@ class Setter:
         if names is None:
             return ANY_TYPE
         wanted = [name.lower() for name in names]
-        known = self.game.topology.gpu_types
+        known = self.world.topology.gpu_types
         return sum(1 << t for t, name in enumerate(known) if name.lower() in wanted)
 
     def _demands(self, jobs: Sequence[RunningJob | WaitingJob]) -> Demands | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.forms import RequestError, RunningJob, WaitingJob
-from marl.env.game import Game
+from marl.env.world import World
 from sim.arrays import BoolArray, IntArray
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.report.run_tables import server_names
@@ -16,14 +16,14 @@ SHOWN = 5  # names in one message
 
 
 class Places:
-    """Servers and GPUs of a game, by the names and numbers of requests."""
+    """Servers and GPUs of a world, by the names and numbers of requests."""
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, world: World) -> None:
         """Names are those of the cluster's file, else numbers."""
-        self._game, self._topology = game, game.topology
-        self.owner = game.partition_of_server[game.topology.gpu_server]  # (G,)
-        self.names = [str(name) for name in server_names(game.topology)]  # (S,)
-        self._partitions = game.partitions
+        self._world, self._topology = world, world.topology
+        self.owner = world.partition_of_server[world.topology.gpu_server]  # (G,)
+        self.names = [str(name) for name in server_names(world.topology)]  # (S,)
+        self._partitions = world.partitions
         self._server_of = {name: at for at, name in enumerate(self.names)}
 
     def of(self, running: Sequence[RunningJob]) -> list[IntArray]:
@@ -67,7 +67,7 @@ class Places:
 
     def beside(self, gpu: int) -> set[str]:
         """Servers of the partition of a GPU."""
-        mine = self._game.partition_of_server == self.owner[gpu]
+        mine = self._world.partition_of_server == self.owner[gpu]
         return {name for name, own in zip(self.names, mine.tolist(), strict=True) if own}
 
     def gpus_of(self, names: Collection[str]) -> set[int]:
@@ -91,7 +91,7 @@ class Places:
         free = np.ones(topology.num_gpus, dtype=np.bool_)
         free[list(closed)] = False
         room = np.add.reduceat(free, topology.server_first_gpu[:-1], dtype=np.int64)
-        room[self._game.partition_of_server != self.owner[first[0]]] = 0
+        room[self._world.partition_of_server != self.owner[first[0]]] = 0
         wanted = np.bincount(topology.gpu_server[first], minlength=len(room))
         found, left = dict[str, list[int]](), len(first) // gpus
         for server in np.lexsort((-room, -wanted)).tolist():
@@ -116,7 +116,7 @@ class Places:
     def _few_enough(
         self, tenants: IntArray, running: Sequence[RunningJob], found: Sequence[IntArray]
     ) -> None:
-        most = self._game.rules.max_tenants
+        most = self._world.rules.max_tenants
         if tenants.max() > most:
             gpu = int(np.argmax(tenants > most))
             held = [job.id for job, gpus in zip(running, found, strict=True) if gpu in gpus]

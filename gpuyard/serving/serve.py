@@ -79,12 +79,12 @@ def _app(config: Mapping[str, Any]) -> "FastAPI":
     from gpuyard.serving.instants import Defaults
 
     experiment = experiment_of(config)
-    game = replace(experiment.game, outages=NO_OUTAGES)  # requests say who is away
-    scheduler = composition_of(config, game.partitions)
+    world = replace(experiment.world, outages=NO_OUTAGES)  # requests say who is away
+    scheduler = composition_of(config, world.partitions)
     log.info("decides: %s", scheduler.name)
     defaults = Defaults(config["default_estimate_s"], config["default_profile"])
-    decider = Decider(game, scheduler, defaults, experiment.seed)
-    warm_up(game, scheduler, compiled=False)
+    decider = Decider(world, scheduler, defaults, experiment.seed)
+    warm_up(world, scheduler, compiled=False)
     return make_app(decider, Board(decider, config["hold_s"]))
 
 

@@ -170,7 +170,7 @@ class Training:
         save_policy(self.folder / "latest", policy, self.spec, self.rules)
         jct_s = validation_jct_s(
             policy,
-            self.experiment.game,
+            self.experiment.world,
             self.rules,
             replace(self.plan.windows, part="validation"),
             self.config["validation_windows"],
@@ -240,7 +240,7 @@ class Training:
         e = self.experiment
         scheduler = MarlScheduler(checkpoint=str(self.folder / "policy"), untrained=False)
         labels = labels_of(e, scheduler, window=0, role=None)
-        played = simulate(e.game.simulator(e.window("validation", 0)), scheduler, e.seed, None)
+        played = simulate(e.world.simulator(e.window("validation", 0)), scheduler, e.seed, None)
         write_run(self.folder, played, summarise(played), replace(record, labels=labels))
         curve = read_learning_curve(self.folder / "learning_curve.csv")
         references_s = best_rival(self.config)

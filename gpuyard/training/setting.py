@@ -49,8 +49,8 @@ from gpuyard.training.windows import (
     source_of,
     standards_of,
 )
-from marl.env.game import TRAIN_PHYSICS
 from marl.env.layout import CodecRules
+from marl.env.world import TRAIN_PHYSICS
 from marl.policy import policy_folder
 from marl.training.spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
@@ -146,7 +146,7 @@ RULES: Rules = SEED | {
 
 
 def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Plan":
-    """The game on windows of a part, as `train.py` configures it.
+    """The world on windows of a part, as `train.py` configures it.
 
     Raises:
         TraceError: a gang of its first window fits no partition.
@@ -158,7 +158,7 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
     experiment.window(part, 0)
     links = reads_links(encoder_name(new_name(config["encoder"]["_target_"])))
     return Plan(
-        game=TRAIN_PHYSICS[config["train_physics"]](experiment.game),
+        world=TRAIN_PHYSICS[config["train_physics"]](experiment.world),
         rules=_rules_of(config, links=links),
         reward=build(config, "reward"),
         windows=Windows(experiment, part),

@@ -81,13 +81,13 @@ class JobPicker:
         self.learner: DqnSpec = build(config, "picker.learner")
         self._experiment = experiment
         self._sight = SightSpec(**told["sight"])
-        self._network = on_cluster(NetworkSpec(**told["network"]), experiment.game.topology)
+        self._network = on_cluster(NetworkSpec(**told["network"]), experiment.world.topology)
         self._reward = RewardSpec(**told["reward"])
         self._imitation = ImitationSpec(**told["imitation"])
 
     def _env(self) -> PickJobEnv:
         return PickJobEnv(
-            game=self._experiment.game,
+            world=self._experiment.world,
             sight=self._sight,
             network=self._network,
             reward=self._reward,
@@ -139,7 +139,7 @@ class GpuPicker:
         self.learner: GpuPpoSpec = build(config, "picker.learner")
         self._experiment = experiment
         spec = ProximitySpec(**config["picker"]["proximity"])
-        self._spec = replace(spec, gpus=experiment.game.topology.num_gpus)
+        self._spec = replace(spec, gpus=experiment.world.topology.num_gpus)
 
     def first_weights(self, tell: Tell) -> Weights | None:
         """None: chance."""
@@ -152,7 +152,7 @@ class GpuPicker:
 
         def make_env() -> PickGpuEnv:
             return PickGpuEnv(
-                game=self._experiment.game,
+                world=self._experiment.world,
                 spec=self._spec,
                 make_jobs=Windows(self._experiment, "train"),
             )
@@ -248,13 +248,13 @@ class Training:
 
     def validate(self, weights: dict[str, torch.Tensor]) -> float:
         """Mean throughput on validation windows; the best weights so far are kept."""
-        latest, game = self.folder / "latest", self.experiment.game
+        latest, world = self.folder / "latest", self.experiment.world
         self.picker.save(latest, weights)
         found = []
         for jobs in validation_jobs(self.experiment, self._config["validation_windows"]):
             scheduler = self.picker.scheduler(latest)
-            run = simulate(game.simulator(jobs), scheduler, self.experiment.seed, None)
-            worth = full_speed(jobs, game.topology, game.physics)
+            run = simulate(world.simulator(jobs), scheduler, self.experiment.seed, None)
+            worth = full_speed(jobs, world.topology, world.physics)
             found.append(throughput(run, worth, 0.0, max(float(jobs.submit_s[-1]), 1.0)))
         mean = float(np.mean(found))
         if mean > self.best:

@@ -17,7 +17,7 @@ from gpuyard.launch.build import build, check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import Player, Standard, VectorForm, WindowSource
 from gpuyard.training.strategies import Climb, members
-from marl.env.game import TRAIN_PHYSICS
+from marl.env.world import TRAIN_PHYSICS
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
@@ -91,7 +91,7 @@ class ConfiguredSource:
 
     scheduler: LinearScore
     experiments: tuple[Experiment, ...]
-    train_physics: str  # a key of `marl.env.game.TRAIN_PHYSICS`
+    train_physics: str  # a key of `marl.env.world.TRAIN_PHYSICS`
     train_windows: int | None = None  # so many are kept and played again; None: each is drawn anew
     kept: dict[int, JobTable] = field(default_factory=dict, compare=False, repr=False)
 
@@ -109,10 +109,10 @@ class ConfiguredSource:
 
     def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
         """The jobs of window `index` on its cluster; training windows in their own physics."""
-        game = self.experiments[index % len(self.experiments)].game
+        world = self.experiments[index % len(self.experiments)].world
         if part == TRAIN:
-            game = TRAIN_PHYSICS[self.train_physics](game)
-        return game.simulator(jobs)
+            world = TRAIN_PHYSICS[self.train_physics](world)
+        return world.simulator(jobs)
 
 
 def open_source(setting: str) -> ConfiguredSource:

@@ -1,1 +1,1 @@
-"""The game of agents: what they see, whose turn it is, what they may do; as an environment."""
+"""The world of agents: what they see, whose turn it is, what they may do; as an environment."""

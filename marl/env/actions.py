@@ -173,7 +173,7 @@ def _order_start(scratch: Scratch, memory: Memory, by_worker: bool, chosen: Chos
 def _write_start(scratch: Scratch, memory: Memory, job: int) -> None:
     """Order the start of a job on the `chosen` GPUs."""
     gang = scratch.job[job].gang
-    scratch.touched[job] = scratch.game[0].decision
+    scratch.touched[job] = scratch.scalars[0].decision
     memory.turn[0].starts = 1
     memory.start_job[0] = job
     memory.start_first[1] = gang
@@ -191,10 +191,10 @@ def order_suspension(scratch: Scratch, memory: Memory, row: int, m: int) -> None
     begin_gang(scratch, memory.begun_gpus[:0])
     best_room(scratch, job, turn.agent, m)
     place_in_room(scratch, job, m)
-    turn.preempts = scratch.game[0].num_victims
+    turn.preempts = scratch.scalars[0].num_victims
     for k in range(turn.preempts):
         memory.preempt[k] = scratch.victim[k]
-        scratch.touched[scratch.victim[k]] = scratch.game[0].decision
+        scratch.touched[scratch.victim[k]] = scratch.scalars[0].decision
     memory.waited[m] = 0
     if m != turn.agent:
         _order_forward(memory, Chosen(FORWARD, row, m, 0))

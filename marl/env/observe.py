@@ -117,7 +117,7 @@ def _pair_rows(
             any_legal = True
             weigh_placement(scratch, job, m)
             scratch.pair[OfPair.LEGAL] = 1.0
-            scratch.pair[OfPair.COMPACT] = scratch.game[0].num_used <= fewest
+            scratch.pair[OfPair.COMPACT] = scratch.scalars[0].num_used <= fewest
             copy_to(scratch.pair, pairs[i, mode])
             mask[i * MODES + mode] = 1
     return any_legal
@@ -175,7 +175,7 @@ def observe_agent(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) 
     _state_rows(scratch, own, limits.alone, buffers)
     can_start, overdue = False, False
     last_mode = SHARED if limits.sharing else EXCLUSIVE
-    for w in range(scratch.game[0].num_window):
+    for w in range(scratch.scalars[0].num_window):
         job = scratch.waiting[scratch.window[w]].job
         legal = _pair_rows(scratch, own, job, EXCLUSIVE, last_mode, buffers.pairs[w], starts[w])
         can_start = can_start or legal
@@ -199,11 +199,11 @@ def observe_rooms(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) 
     """
     width, partitions = buffers.suspensions.shape[0], buffers.suspensions.shape[1]
     first, legal = len(buffers.action_mask) - 1 - width * partitions, 0
-    for w in range(scratch.game[0].num_window):
+    for w in range(scratch.scalars[0].num_window):
         if limits.pressed and buffers.jobs[w, OfJob.CAN_START] > 0.0:
             return 0
     scratch.here[0].shared = EXCLUSIVE
-    for w in range(scratch.game[0].num_window):
+    for w in range(scratch.scalars[0].num_window):
         job = scratch.waiting[scratch.window[w]].job
         may_go = not limits.alone and scratch.state.job[job].forwards < limits.max_forwards
         for m in range(len(scratch.partition)):
@@ -227,7 +227,7 @@ def observe_next_worker(
     width, room = buffers.jobs.shape[0], buffers.servers.shape[0]
     starts = buffers.action_mask[: width * room * MODES].reshape(width, room * MODES)
     _state_rows(scratch, own, limits.alone, buffers)
-    for w in range(scratch.game[0].num_window):
+    for w in range(scratch.scalars[0].num_window):
         job, legal = scratch.waiting[scratch.window[w]].job, False
         if w == begun.row:
             legal = _pair_rows(

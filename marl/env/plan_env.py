@@ -1,4 +1,4 @@
-"""Making a plan as a game, one task a step, on generated problems: the learner of WORL-RTGS.
+"""Making a plan as a world, one task a step, on generated problems: the learner of WORL-RTGS.
 
 What the generator sees of a task's shortlist and how it places is compiled, for all uses. Files of
 its network hold weights and sizes only; loading runs no code.

@@ -50,7 +50,7 @@ SEE, NEXT_WORKER, SEE_ROOMS, MAKE_ROOM = range(4)  # in Play.routine
 
 @dataclass(frozen=True, eq=False)
 class Play(Handle):
-    """One run under the rules of the game: its state, the driver's memory, what is seen."""
+    """One run under the rules of the world: its state, the driver's memory, what is seen."""
 
     scratch: Scratch  # holds the run's state
     routine: IntArray  # (4,) addresses (`sim.handle`) of these
@@ -132,7 +132,7 @@ def _keep_sent(play: Play, agent: int) -> int:
     """Make what hands on jobs that were sent in this epoch illegal; how much of that was legal."""
     scratch, memory, buffers, kept = play.scratch, play.memory, play.buffers, 0
     width, rooms = play.numbers[FORWARD, 2], play.numbers[SUSPEND, 2]
-    for row in range(scratch.game[0].num_window):
+    for row in range(scratch.scalars[0].num_window):
         if memory.sent[scratch.waiting[scratch.window[row]].job] != memory.turn[0].epoch:
             continue
         first = play.numbers[FORWARD, 0] + row * width
@@ -153,8 +153,8 @@ def _keep_sent(play: Play, agent: int) -> int:
 def _keep_window(play: Play) -> None:
     """Remember the jobs of the scratch's window: they are what this turn's actions are about."""
     scratch, memory = play.scratch, play.memory
-    memory.turn[0].in_window = scratch.game[0].num_window
-    for i in range(scratch.game[0].num_window):
+    memory.turn[0].in_window = scratch.scalars[0].num_window
+    for i in range(scratch.scalars[0].num_window):
         memory.window[i] = scratch.waiting[scratch.window[i]].job
 
 
@@ -249,7 +249,7 @@ def link(play: Play) -> None:
 def _refresh(play: Play) -> None:
     refresh(play.scratch)
     # Who was started or suspended in this epoch is not suspended in it (again).
-    play.scratch.game[0].decision = play.memory.turn[0].epoch
+    play.scratch.scalars[0].decision = play.memory.turn[0].epoch
 
 
 @kernel

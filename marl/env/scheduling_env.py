@@ -1,4 +1,4 @@
-"""The scheduling game as a PettingZoo parallel environment: one agent a partition."""
+"""The scheduling world as a PettingZoo parallel environment: one agent a partition."""
 
 import copy
 import operator
@@ -10,9 +10,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from marl.env.game import Game, Reward
 from marl.env.layout import CodecRules, Layout, Observation
 from marl.env.turns import Turns
+from marl.env.world import Reward, World
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision
 from sim.jobs import JobTable
@@ -57,7 +57,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     Agents take turns at one instant, until all wait; then time passes to the next event. An agent
     whose turn it is not has only *wait* in its mask. An illegal action raises InvalidDecision.
 
-    Reward: see `marl.env.game`. Termination: all jobs are done or withdrawn. Truncation:
+    Reward: see `marl.env.world`. Termination: all jobs are done or withdrawn. Truncation:
     never, unless `max_rounds` is reached. The episode's jobs come from `make_jobs(seed)`; equal
     seeds give equal episodes.
     """
@@ -67,7 +67,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     def __init__(
         self,
         *,
-        game: Game,
+        world: World,
         layout: Layout,
         rules: CodecRules,
         reward: Reward,
@@ -81,7 +81,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         those with a choice do, at less cost.
         """
         self._everyone = everyone
-        self.game = game
+        self.world = world
         self.layout = layout
         self.reward = reward
         self.max_rounds = max_rounds
@@ -89,7 +89,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self._make_jobs = make_jobs
         self._rules = rules
         self._rng = np.random.default_rng()
-        self.possible_agents = [agent_name(m) for m in range(game.partitions)]
+        self.possible_agents = [agent_name(m) for m in range(world.partitions)]
         self.agents: list[str] = []
         self._observation_space = _observation_space(layout)
         self._action_space = {agent: LegalActions(layout.actions) for agent in self.possible_agents}
@@ -116,7 +116,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         jobs = self._make_jobs(int(self._rng.integers(2**31)))
-        turns = Turns(self.game.simulator(jobs), self.layout, self._rules, gathers=True)
+        turns = Turns(self.world.simulator(jobs), self.layout, self._rules, gathers=True)
         cut_frac = (options or {}).get("cut_frac", np.inf)
         self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * ROUNDS_PER_JOB * len(jobs))))
         self.turns, self._steps = turns, 0

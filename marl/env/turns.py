@@ -47,7 +47,7 @@ class Turns:
         Args:
             simulator: at time 0.
             layout: padded sizes.
-            rules: of the game.
+            rules: of the world.
             gathers: whether delay and progress are wanted (`take`).
             buffers: where to write what agents see; one of its own by default.
         """

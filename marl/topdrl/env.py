@@ -13,8 +13,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from marl.env.game import Game
 from marl.env.scheduling_env import LegalActions
+from marl.env.world import World
 from marl.topdrl.codec import (
     GPU_COLUMNS,
     NEEDS,
@@ -95,12 +95,12 @@ class Reward:
         return float(np.dot(self._worth * self._gangs, step_s)) / self._gpu_s
 
 
-class GameRun:
+class WorldRun:
     """Mutable; an environment makes one at each reset."""
 
-    def __init__(self, game: Game, jobs: JobTable) -> None:
+    def __init__(self, world: World, jobs: JobTable) -> None:
         """At time 0, before the first arrival."""
-        self._simulator = game.simulator(jobs)
+        self._simulator = world.simulator(jobs)
         self._views = self._simulator.views(NEEDS)
         self.view: ClusterView = self._views.view()
 
@@ -143,19 +143,19 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
     def __init__(
         self,
         *,
-        game: Game,
+        world: World,
         sight: SightSpec,
         network: NetworkSpec,
         reward: RewardSpec,
         make_jobs: Callable[[int], JobTable],
     ) -> None:
         """`make_jobs` gets a number drawn from the environment's own stream at each reset."""
-        self._game, self._spec, self._network, self._told = game, sight, network, reward
+        self._world, self._spec, self._network, self._told = world, sight, network, reward
         self._make_jobs = make_jobs
         self._actions = LegalActions(sight.slots + 1)
         self.action_space = self._actions
         self.observation_space = observation_space(sight, network)
-        self._run: GameRun | None = None
+        self._run: WorldRun | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -168,7 +168,7 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         jobs = (options or {}).get("jobs")
         if jobs is None:
             jobs = self._make_jobs(int(self.np_random.integers(MOST_SEED)))
-        self._run = GameRun(self._game, jobs)
+        self._run = WorldRun(self._world, jobs)
         self._run.advance()
         self._codec = Codec(self._run.view, self._spec, self._network)
         self._last_s = float(jobs.submit_s[-1])
@@ -176,7 +176,7 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
             self._told,
             worth=self._codec.worth,
             gangs=jobs.num_gpus,
-            gpu_s=self._game.topology.num_gpus * max(self._last_s, 1.0) / len(jobs),
+            gpu_s=self._world.topology.num_gpus * max(self._last_s, 1.0) / len(jobs),
         )
         self._sight = self._codec.see(self._run.view)
         if not self._sight.has_choice:

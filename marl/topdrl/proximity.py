@@ -14,8 +14,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from marl.env.game import Game
 from marl.env.scheduling_env import LegalActions
+from marl.env.world import World
 from marl.topdrl.codec import Observation, TopDrlError
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
@@ -174,10 +174,10 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
     """
 
     def __init__(
-        self, *, game: Game, spec: ProximitySpec, make_jobs: Callable[[int], JobTable]
+        self, *, world: World, spec: ProximitySpec, make_jobs: Callable[[int], JobTable]
     ) -> None:
         """`make_jobs` gets a number drawn from the environment's own stream at each reset."""
-        self._game, self._spec, self._make_jobs = game, spec, make_jobs
+        self._world, self._spec, self._make_jobs = world, spec, make_jobs
         self._actions = LegalActions(spec.gpus + 1)
         self.action_space = self._actions
         self.observation_space = spaces.Dict(
@@ -196,7 +196,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         jobs = (options or {}).get("jobs")
         if jobs is None:
             jobs = self._make_jobs(int(self.np_random.integers(MOST_SEED)))
-        self._simulator = self._game.simulator(jobs)
+        self._simulator = self._world.simulator(jobs)
         self._views = self._simulator.views(GPU_NEEDS)
         self._last_s = float(jobs.submit_s[-1])
         self._choosing: Choosing | None = None
@@ -227,7 +227,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         self._simulator.apply(Decision(starts=(Start(self._choosing.job, gpus),), again=True))
         self._choosing = head(self._views.view(), self._spec)
         alive = self._choosing is not None or self._wait()
-        return compactness(gpus, self._game.topology, self._spec), alive
+        return compactness(gpus, self._world.topology, self._spec), alive
 
     def _wait(self) -> bool:
         """Let time pass until the head of the queue fits; False at the end."""

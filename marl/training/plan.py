@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from marl.env.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
-from marl.env.game import Game, Reward
 from marl.env.layout import NEEDS, CodecRules, Layout, Observation, layout_for
 from marl.env.scheduling_env import SchedulingEnv
 from marl.env.turns import SideBySide, Turns
+from marl.env.world import Reward, World
 from marl.policy.from_torch import net_of
 from marl.policy.network import Net, NetLoop, choose, link
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
@@ -54,7 +54,7 @@ class Windows:
 class Plan:
     """Picklable: remote env runners make their environments from it."""
 
-    game: Game
+    world: World
     rules: CodecRules
     reward: Reward
     windows: Windows
@@ -63,13 +63,13 @@ class Plan:
     @property
     def layout(self) -> Layout:
         """Padded sizes of observations."""
-        game, rules = self.game, self.rules
-        return layout_for(game.topology, game.partition_of_server, rules)
+        world, rules = self.world, self.rules
+        return layout_for(world.topology, world.partition_of_server, rules)
 
     def env(self, *, everyone: bool = False) -> SchedulingEnv:
         """An environment; without `everyone`, agents that have no choice do not observe."""
         return SchedulingEnv(
-            game=self.game,
+            world=self.world,
             layout=self.layout,
             rules=self.rules,
             reward=self.reward,
@@ -91,14 +91,14 @@ def play_greedily(
     net = net_of(policy, layout)
     if net is not None:
         return [_played(simulator, layout, rules, net, name) for simulator in simulators]
-    games = SideBySide.fresh(simulators, layout, rules, gathers=False)
+    runs = SideBySide.fresh(simulators, layout, rules, gathers=False)
     policy.eval()
-    while len(rows := games.playing) > 0:
-        observations = {key: torch.from_numpy(value) for key, value in games.seen(rows).items()}
+    while len(rows := runs.playing) > 0:
+        observations = {key: torch.from_numpy(value) for key, value in runs.seen(rows).items()}
         with torch.no_grad():
             chosen = best_action(policy(observations).logits)
-        games.act(rows, np.array(chosen, dtype=np.int64))
-    return [run.simulator.outcome(name, run.decisions, np.nan, np.nan) for run in games.runs]
+        runs.act(rows, np.array(chosen, dtype=np.int64))
+    return [run.simulator.outcome(name, run.decisions, np.nan, np.nan) for run in runs.runs]
 
 
 def _played(simulator: Simulator, layout: Layout, rules: CodecRules, net: Net, name: str) -> Run:
@@ -108,10 +108,10 @@ def _played(simulator: Simulator, layout: Layout, rules: CodecRules, net: Net, n
 
 
 def validation_jct_s(
-    policy: PairScorePolicy, game: Game, rules: CodecRules, windows: Windows, count: int
+    policy: PairScorePolicy, world: World, rules: CodecRules, windows: Windows, count: int
 ) -> float:
     """Geometric mean over `count` windows of the reported mean JCT, acting greedily."""
-    simulators = [game.simulator(windows(index)) for index in range(count)]
+    simulators = [world.simulator(windows(index)) for index in range(count)]
     runs = play_greedily(policy, simulators, rules, name="marl")
     logs = [np.log(jct_s(run)[counted(run)].mean()) for run in runs]
     return float(np.exp(np.mean(logs)))

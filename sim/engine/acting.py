@@ -135,7 +135,7 @@ def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
 @kernel
 def _clear(state: State, memory: Memory, m: int) -> None:
     """Begin an offer of partition `m`: servers of another are no part of it."""
-    before, offer = memory.game[0].room_of, memory.offer
+    before, offer = memory.scalars[0].room_of, memory.offer
     if before not in (m, NOBODY):
         for i in range(state.partition[before].first_own, state.partition[before].last_own):
             server = state.own[i]
@@ -143,7 +143,7 @@ def _clear(state: State, memory: Memory, m: int) -> None:
                 offer.gpu[gpu] = False
             set_usable(offer, 0, server, 0)
             set_most(offer, 0, server, 0)
-    memory.game[0].room_of = m
+    memory.scalars[0].room_of = m
 
 
 @kernel
@@ -163,13 +163,13 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
     """Fill `memory.offer` with what partition `m` offers a job of a kind in this mode.
 
     Of empty GPUs as far as a server has cores and memory the number alone is written: which they
-    are the state knows (`game.whole`). So it is of GPUs to share (`game.priced`): who looks at
-    those of a server has to `name_shared` them first.
+    are the state knows (`scalars.whole`). So it is of GPUs to share (`scalars.priced`): who looks
+    at those of a server has to `name_shared` them first.
     """
     _clear(state, memory, m)
-    offer, part, game = memory.offer, state.partition[m], memory.game[0]
+    offer, part, scalars = memory.offer, state.partition[m], memory.scalars[0]
     whole = mode == ALONE and memory.kind[number].gpu_milli == WHOLE_GPU_MILLI
-    game.priced, game.whole, game.offered = int(mode == SHARED), int(whole), number
+    scalars.priced, scalars.whole, scalars.offered = int(mode == SHARED), int(whole), number
     if mode == SHARED and memory.kind[number].picky == 0:
         _offer_sharing(state, memory, m, number)
         return
@@ -201,7 +201,7 @@ def name_shared(state: State, memory: Memory, server: int) -> None:
     A kind that needs nothing but whole GPUs joins where it was counted (`_offer_sharing`); what
     that costs is worked out where the placer looks at it.
     """
-    number, placer = memory.game[0].offered, memory.rule[0].placer
+    number, placer = memory.scalars[0].offered, memory.rule[0].placer
     kind, where, joins = memory.kind[number], state.server[server], memory.joins
     if kind.picky == 0 and placer not in LOOK_AT_COSTS:
         for gpu in range(where.first_gpu, where.last_gpu):
@@ -229,7 +229,7 @@ def _leave_tightest(state: State, memory: Memory, m: int) -> None:
 @kernel
 def _place_on_empty(state: State, memory: Memory, m: int, job: int) -> bool:
     """GPUs for a job that any empty ones are good for."""
-    memory.game[0].priced, memory.game[0].whole = 0, 1
+    memory.scalars[0].priced, memory.scalars[0].whole = 0, 1
     return choose(state, memory, 1, m, job)
 
 
@@ -271,11 +271,11 @@ def place(state: State, memory: Memory, m: int, job: int) -> bool:
 @array_kernel
 def place_by_python(state: State, memory: Memory, m: int, job: int) -> bool:  # noqa: ARG001
     """The same, where placer or sharing rule is a Python object."""
-    if memory.game[0].verdict != LEGAL:
+    if memory.scalars[0].verdict != LEGAL:
         return False
     found = call_python(memory.routine[PYTHON_PLACE], m, job)
     if found == RAISED:
-        memory.game[0].verdict = RAISED
+        memory.scalars[0].verdict = RAISED
     return found == 1
 
 
@@ -284,9 +284,9 @@ def _is_legal(state: State, memory: Memory, job: int) -> bool:
     """Whether the chosen GPUs take the job; else why not is written down."""
     verdict, gpu = check_gpus(state, job, memory.gpus, state.job[job].num_gpus)
     if verdict != LEGAL:
-        memory.game[0].verdict = verdict
-        memory.game[0].job = job
-        memory.game[0].what = gpu
+        memory.scalars[0].verdict = verdict
+        memory.scalars[0].job = job
+        memory.scalars[0].what = gpu
     return bool(verdict == LEGAL)
 
 
@@ -300,7 +300,7 @@ def start(state: State, memory: Memory, job: int) -> None:
         for i in range(gang):
             tell(memory.routine[NOTE], state, memory, memory.gpus[i])
     start_on(state, job, memory.gpus, gang, np.inf)
-    memory.waiter[job].started_in = memory.game[0].decisions
+    memory.waiter[job].started_in = memory.scalars[0].decisions
     forget_rank(memory, job)
 
 
@@ -308,7 +308,7 @@ def start(state: State, memory: Memory, job: int) -> None:
 def forward(state: State, memory: Memory, job: int, partition: int) -> None:
     """Hand a waiting job to another partition."""
     hand_over(state, job, partition)
-    memory.game[0].mixed = 1
+    memory.scalars[0].mixed = 1
 
 
 @kernel
@@ -325,18 +325,18 @@ def stop(state: State, memory: Memory, job: int) -> None:
     """Push a running job off its GPUs; it is left to the caller where it waits."""
     note_leaving(state, memory, job)
     preempt(state, job)
-    memory.waiter[job].stopped_in = memory.game[0].decisions
+    memory.waiter[job].stopped_in = memory.scalars[0].decisions
     state.world[0].num_joined -= 1
-    memory.game[0].mixed = 1
+    memory.scalars[0].mixed = 1
 
 
 @kernel
 def open_decision(state: State, memory: Memory) -> None:
     """Remember where the decision begins, and what rules want to know of that moment."""
-    game, world, rule = memory.game[0], state.world[0], memory.rule[0]
-    game.decisions += 1
-    game.decision_row, game.decision_gpu = world.num_logged, world.num_logged_gpus
-    game.mixed, game.wake_s, game.stopped = 0, np.inf, NOBODY
+    scalars, world, rule = memory.scalars[0], state.world[0], memory.rule[0]
+    scalars.decisions += 1
+    scalars.decision_row, scalars.decision_gpu = world.num_logged, world.num_logged_gpus
+    scalars.mixed, scalars.wake_s, scalars.stopped = 0, np.inf, NOBODY
     if rule.placer == COMPACT_WAIT:
         _look_at_links(state, memory)
     if rule.order == TETRIS:
@@ -354,7 +354,7 @@ def _look_at_links(state: State, memory: Memory) -> None:
     for rack in range(len(state.rack)):
         changed |= memory.uplink_jobs[rack] != state.rack[rack].uplink_jobs
         memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
-    memory.game[0].link_changes += changed
+    memory.scalars[0].link_changes += changed
 
 
 @kernel
@@ -372,7 +372,7 @@ def _free_share(state: State, m: int) -> float:
 @array_kernel
 def close_decision(state: State, memory: Memory) -> None:
     """New speeds, the log in its order, and when to be asked again."""
-    if memory.game[0].mixed != 0:
-        sort_orders(state, memory.game[0].decision_row, memory.game[0].decision_gpu)
+    if memory.scalars[0].mixed != 0:
+        sort_orders(state, memory.scalars[0].decision_row, memory.scalars[0].decision_gpu)
     rerate(state)
-    state.world[0].wake_s = memory.game[0].wake_s
+    state.world[0].wake_s = memory.scalars[0].wake_s

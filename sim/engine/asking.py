@@ -100,7 +100,7 @@ class Asking:
         tries = IN_PYTHON not in (rule["placer"], rule["sharing"])
         self._orders_count = not tries or bool(rule["judges_job"]) or self._has_times or self._fills
         # Looked up once: a field of a record array costs as much as a short copy.
-        self._verdict, job = memory.game["verdict"], state.job
+        self._verdict, job = memory.scalars["verdict"], state.job
         self._home, self._status, self._forwards = job["partition"], job["status"], job["forwards"]
         self._priority: Priority | None = None
         if isinstance(self.child, PreemptiveScheduler) and not self._fills:
@@ -115,7 +115,7 @@ class Asking:
         memory.routine[PYTHON_ROUTE] = address_in_c(self._called[1])
 
     def decide(self, view: ClusterView) -> None:
-        """Decide what `view` shows the need of; `memory.game` has verdict and time to wake.
+        """Decide what `view` shows the need of; `memory.scalars` has verdict and time to wake.
 
         The decision has begun (`begin`).
         """
@@ -188,8 +188,8 @@ class Asking:
         """Carry out a start that Python has chosen."""
         state, memory, job = self._state, self._memory, given.job
         if not self._take_over(job, given.gpus):
-            memory.game["verdict"] = RAISED
-        if memory.game[0]["verdict"] != LEGAL:
+            memory.scalars["verdict"] = RAISED
+        if memory.scalars[0]["verdict"] != LEGAL:
             return
         if state.job[job]["partition"] != m:
             forward(state, memory, job, m)
@@ -217,7 +217,7 @@ class Asking:
 
     def _orders_since(self, row: int) -> tuple[IntArray, IntArray]:
         """Kinds and jobs of the decision's orders; those logged from `row` on."""
-        begun = int(self._memory.game[0]["decision_row"])
+        begun = int(self._memory.scalars[0]["decision_row"])
         rows = self._state.log[max(row, begun) : self._logged()]
         return rows["kind"], rows["job"]
 
@@ -232,7 +232,7 @@ class Asking:
 
     def _wake(self, wake_s: float | None) -> None:
         if wake_s is not None:
-            self._memory.game["wake_s"] = min(self._memory.game[0]["wake_s"], wake_s)
+            self._memory.scalars["wake_s"] = min(self._memory.scalars[0]["wake_s"], wake_s)
 
     def _take_over(self, job: int, gpus: IntArray) -> bool:
         """Write a placement for compiled code, which does not look whether these are GPUs."""

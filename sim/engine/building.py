@@ -21,7 +21,6 @@ from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, 
 from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
 from sim.engine.layout import (
     FILL,
-    GAME,
     IDLE,
     JUDGE,
     KIND,
@@ -35,6 +34,7 @@ from sim.engine.layout import (
     RANK,
     ROUTE,
     ROUTINES,
+    SCALARS,
     SEARCH,
     SERVE,
     START,
@@ -164,12 +164,12 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     offer = make_free_gpus(1, servers, gpus, largest)
     offer.tally[0, 0] = offer.sizes[0, 0] = servers
     joining = (profiles, gpus) if rule["sharing"][0] != NEVER else (1, 1)
-    game, likes = np.zeros(1, dtype=GAME), int(kind["like"].max()) + 1
-    game["room_of"] = NOBODY
+    scalars, likes = np.zeros(1, dtype=SCALARS), int(kind["like"].max()) + 1
+    scalars["room_of"] = NOBODY
     return Memory(
         routine=np.zeros(ROUTINES, dtype=np.int64),
         rule=rule,
-        game=game,
+        scalars=scalars,
         kind=kind,
         queue=queue,
         live=np.zeros(queue.shape, dtype=np.int64),

@@ -23,18 +23,18 @@ def stamp_of(state: State, memory: Memory, m: int) -> int:
     part = state.partition[m]
     if memory.rule[0].shrinks != 0:
         return int(part.releases)
-    return int(part.version + state.world[0].uplink_changes + memory.game[0].link_changes)
+    return int(part.version + state.world[0].uplink_changes + memory.scalars[0].link_changes)
 
 
 @kernel
 def refuse(state: State, memory: Memory, m: int, number: int) -> None:
     """A kind has no room: nor has it before something changes, nor larger gangs in this pass."""
-    game, kind = memory.game[0], memory.kind[number]
+    scalars, kind = memory.scalars[0], memory.kind[number]
     memory.tried[m, number].refused = stamp_of(state, memory, m)
     memory.tried[m, number].refused_key = np.inf  # nobody was to give way
     limit = memory.limit[kind.group]
-    if memory.rule[0].by_size != 0 and (limit.pass_ != game.pass_ or limit.gang > kind.gang):
-        limit.pass_ = game.pass_
+    if memory.rule[0].by_size != 0 and (limit.pass_ != scalars.pass_ or limit.gang > kind.gang):
+        limit.pass_ = scalars.pass_
         limit.gang = kind.gang
 
 
@@ -42,7 +42,7 @@ def refuse(state: State, memory: Memory, m: int, number: int) -> None:
 def is_refused(state: State, memory: Memory, m: int, number: int) -> bool:
     """Whether a kind is known to have no room."""
     limit, kind = memory.limit[memory.kind[number].group], memory.kind[number]
-    if limit.pass_ == memory.game[0].pass_ and kind.gang >= limit.gang:
+    if limit.pass_ == memory.scalars[0].pass_ and kind.gang >= limit.gang:
         return True
     return bool(memory.tried[m, number].refused == stamp_of(state, memory, m))
 
@@ -109,10 +109,10 @@ def fill(state: State, memory: Memory, m: int, stealing: int) -> int:
 
     With `stealing` 1 of those who wait elsewhere.
     """
-    memory.game[0].pass_ += 1
+    memory.scalars[0].pass_ += 1
     takes = stealing != 0
     started, strict = 0, memory.rule[0].skip_blocked == 0 and not takes
-    while memory.game[0].verdict == LEGAL:
+    while memory.scalars[0].verdict == LEGAL:
         job = first_waiting(state, memory, m, takes)
         if job == NOBODY:
             break
@@ -145,17 +145,18 @@ def _may_be_served(
     elif state.job[job].partition != m and not takes:
         verdict, what = FOREIGN_GPU, state.server[state.own[state.partition[m].first_own]].first_gpu
     if verdict != LEGAL:
-        memory.game[0].verdict, memory.game[0].job, memory.game[0].what = verdict, job, what
+        scalars = memory.scalars[0]
+        scalars.verdict, scalars.job, scalars.what = verdict, job, what
     return verdict == LEGAL
 
 
 @array_kernel
 def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: bool) -> int:
     """Start who of `jobs`, in this order, has room in partition `m`; how many."""
-    memory.game[0].pass_ += 1
+    memory.scalars[0].pass_ += 1
     started, judges = 0, memory.rule[0].judges_job != 0
     for at, job in enumerate(jobs):
-        if memory.game[0].verdict != LEGAL:
+        if memory.scalars[0].verdict != LEGAL:
             break
         if not _may_be_served(state, memory, m, jobs, at, takes):
             break
@@ -163,7 +164,7 @@ def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: boo
         known = not judges and is_refused(state, memory, m, number)
         if not known and _try(state, memory, m, job):
             started += 1
-        if memory.game[0].verdict != LEGAL:
+        if memory.scalars[0].verdict != LEGAL:
             break
         if state.job[job].status == RUNNING:
             continue
@@ -182,7 +183,7 @@ def _waits_for(state: State, memory: Memory, m: int, job: int, takes: bool) -> b
     row = state.job[job]
     if not takes:
         return bool(row.partition == m)
-    stopped = memory.waiter[job].stopped_in == memory.game[0].decisions
+    stopped = memory.waiter[job].stopped_in == memory.scalars[0].decisions
     return bool(row.partition != m and row.forwards < state.world[0].max_forwards and not stopped)
 
 
@@ -226,7 +227,7 @@ def order_counts(state: State, memory: Memory, m: int, takes: bool, least: int) 
     shrinks, preempts = rule.shrinks != 0, rule.preempts != 0 and not takes
     if shrinks and not preempts and _is_full(state, memory, m, least):
         return False
-    memory.game[0].pass_ += 1
+    memory.scalars[0].pass_ += 1
     waiting, room, strict = 0, 0, rule.skip_blocked == 0 and not takes
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         job = state.queue[at]
@@ -257,7 +258,7 @@ def first_to_ask(state: State, memory: Memory, m: int, takes: bool) -> int:
     """
     least = least_gang(state)
     while m < len(state.partition):
-        if memory.game[0].verdict != LEGAL:
+        if memory.scalars[0].verdict != LEGAL:
             return len(state.partition)
         if order_counts(state, memory, m, takes, least):
             return m
@@ -291,15 +292,15 @@ def note_timers(state: State, memory: Memory) -> None:
     """Ask again when the next timer of a waiting job runs out (`delay`)."""
     if memory.rule[0].placer != DELAY:
         return
-    world, rule, game = state.world[0], memory.rule[0], memory.game[0]
+    world, rule, scalars = state.world[0], memory.rule[0], memory.scalars[0]
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         row = state.job[state.queue[at]]
         since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
         rack_s, anywhere_s = since_s + rule.rack_wait_s, since_s + rule.anywhere_wait_s
         if world.now_s < rack_s < np.inf:
-            game.wake_s = min(game.wake_s, rack_s)
+            scalars.wake_s = min(scalars.wake_s, rack_s)
         elif world.now_s < anywhere_s < np.inf:
-            game.wake_s = min(game.wake_s, anywhere_s)
+            scalars.wake_s = min(scalars.wake_s, anywhere_s)
 
 
 @array_kernel
@@ -368,8 +369,8 @@ def _target(state: State, memory: Memory, job: int, wanted: IntArray) -> int:
         fits = ask(memory.routine[PLACE], state, memory, home, job)
         target = call_python(memory.routine[PYTHON_ROUTE], job, fits)
         if target == RAISED:
-            memory.game[0].verdict = RAISED
-        return home if memory.game[0].verdict != LEGAL else int(target)
+            memory.scalars[0].verdict = RAISED
+        return home if memory.scalars[0].verdict != LEGAL else int(target)
     if rule == DRAWN:
         return int(memory.waiter[job].drawn)
     if rule == OWN_THEN_LEAST_LOADED and ask(memory.routine[PLACE], state, memory, home, job):

@@ -40,7 +40,7 @@ RULE = np.dtype(
     align=True,
 )
 
-GAME = np.dtype(
+SCALARS = np.dtype(
     [
         ("decisions", INT),
         ("due", INT),  # the instant asks for a decision, which is not made yet
@@ -178,7 +178,7 @@ class Memory(Handle):
 
     routine: IntArray  # (13,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
-    game: RowArray  # (1,) GAME
+    scalars: RowArray  # (1,) SCALARS
     kind: RowArray  # (K,) KIND
     queue: RowArray  # (M, 2 K) QUEUE: kind k, then those that may not be forwarded
     live: IntArray  # (M, 2 K) queues with jobs, first num_live

@@ -20,7 +20,7 @@ from sim.kernel.step import DECIDE, FULL, ILLEGAL, LEGAL, PAUSE, advance_instant
 from sim.protocols import Fault
 from sim.view import ViewMaker
 
-ASKED_FOR = 2  # `Game.due` of a decision that Python is asked for
+ASKED_FOR = 2  # `SCALARS.due` of a decision that Python is asked for
 GOES_ON = -1
 ASK = 6  # what `play` returns where Python has to tell keys, or to put who waits in order
 
@@ -57,28 +57,28 @@ def _decide(state: State, memory: Memory) -> None:
     if rule.forwarding == STEAL and state.world[0].num_queued > 0:
         for m in range(len(state.partition)):
             if count(routine[FILL], state, memory, m, 1) > 0 and rule.order == QUANTA:
-                memory.game[0].lost_wake_s = np.inf
+                memory.scalars[0].lost_wake_s = np.inf
                 tell(routine[QUANTUM], state, memory, m)
 
 
 @kernel
 def _next_due(state: State, memory: Memory) -> int:
     """Let an instant pass; DECIDE, ASK (Python first), GOES_ON, or why the run cannot go on."""
-    game = memory.game[0]
-    if game.due == 0 and game.told == 0:
+    scalars = memory.scalars[0]
+    if scalars.due == 0 and scalars.told == 0:
         if log_half_full(state):
             return FULL
         verdict = advance_instant(state)
         if verdict >= 0 and verdict != DECIDE:
             return int(verdict)
-        game.due = int(verdict == DECIDE)
+        scalars.due = int(verdict == DECIDE)
     if not follow(state, memory):
         return ASK
-    if game.due == 0:
+    if scalars.due == 0:
         return GOES_ON
     if memory.rule[0].order == ASKED and not ask(memory.routine[IDLE], state, memory):
         begin(state, memory)
-        game.due = ASKED_FOR
+        scalars.due = ASKED_FOR
         return ASK
     return DECIDE
 
@@ -86,13 +86,13 @@ def _next_due(state: State, memory: Memory) -> int:
 @array_kernel
 def _end_decision(state: State, memory: Memory, until_decision: int) -> int:
     """End the decision that has been made; GOES_ON, PAUSE or ILLEGAL."""
-    game = memory.game[0]
+    scalars = memory.scalars[0]
     rejoin(state, memory)
     close_decision(state, memory)
-    game.due = 0
-    if game.verdict != LEGAL:
+    scalars.due = 0
+    if scalars.verdict != LEGAL:
         return ILLEGAL
-    return PAUSE if game.decisions >= until_decision else GOES_ON
+    return PAUSE if scalars.decisions >= until_decision else GOES_ON
 
 
 @array_kernel
@@ -103,7 +103,7 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
     """
     while True:
         verdict = DECIDE
-        if memory.game[0].due != ASKED_FOR:
+        if memory.scalars[0].due != ASKED_FOR:
             verdict = _next_due(state, memory)
             if verdict == DECIDE:
                 _decide(state, memory)
@@ -148,13 +148,13 @@ class EngineLoop:
     @property
     def decisions(self) -> int:
         """Made so far."""
-        return int(self._memory.game[0]["decisions"])
+        return int(self._memory.scalars[0]["decisions"])
 
     @property
     def fault(self) -> Fault:
         """Why a decision was refused: verdict, job, GPU."""
-        game = self._memory.game[0]
-        return int(game["verdict"]), int(game["job"]), int(game["what"])
+        scalars = self._memory.scalars[0]
+        return int(scalars["verdict"]), int(scalars["job"]), int(scalars["what"])
 
     def play(self, until_decision: int) -> int:
         """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
@@ -164,7 +164,7 @@ class EngineLoop:
                 return verdict
             if self._has_keys:
                 self._memory.waiter["key"] = keys_of(self._child, self._views)
-                self._memory.game["told"] = 1
+                self._memory.scalars["told"] = 1
                 continue
             self._asking.decide(self._views.view())
 

@@ -42,10 +42,10 @@ def _fill(
     state: State, memory: Memory, free_gpus: FreeGpus, server: int, wanted: int, at: int
 ) -> int:
     """Write `wanted` usable GPUs of a server; where to write next."""
-    if memory.game[0].priced != 0:
+    if memory.scalars[0].priced != 0:
         tell(memory.routine[NAME], state, memory, server)
     usable, where = (
-        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
+        state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu,
         state.server[server],
     )
     first, last, tenants = where.first_gpu, where.last_gpu, state.gpu["tenants"]
@@ -57,10 +57,10 @@ def fill_by_id(
     state: State, memory: Memory, free_gpus: FreeGpus, server: int, wanted: int, at: int
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
-    if memory.game[0].priced != 0:
+    if memory.scalars[0].priced != 0:
         tell(memory.routine[NAME], state, memory, server)
     usable, last = (
-        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
+        state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu,
         at + min(wanted, free_gpus.usable[server]),
     )
     for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
@@ -244,7 +244,7 @@ def _spread(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int
     memory.gpus[:gang] = spread_out(
         servers,
         memory.first_gpu,
-        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
+        state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu,
         free_gpus.usable,
         tenants,
         gang,
@@ -330,7 +330,7 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     """
     placer, number = memory.rule[0].placer, memory.waiter[job].kind
     free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
-    gang, priced = memory.kind[number].gang, memory.game[0].priced != 0
+    gang, priced = memory.kind[number].gang, memory.scalars[0].priced != 0
     if usable_in(free_gpus, part) < gang:
         return False
     if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):

@@ -36,22 +36,22 @@ from sim.kernel.step import LEGAL
 def _limited(memory: Memory, number: int) -> bool:
     """Whether a kind has no room in this pass, since a gang as large as its had none."""
     limit, kind = memory.limit[memory.kind[number].group], memory.kind[number]
-    return bool(limit.pass_ == memory.game[0].pass_ and kind.gang >= limit.gang)
+    return bool(limit.pass_ == memory.scalars[0].pass_ and kind.gang >= limit.gang)
 
 
 @kernel
 def _limit(memory: Memory, number: int) -> None:
-    game, kind = memory.game[0], memory.kind[number]
+    scalars, kind = memory.scalars[0], memory.kind[number]
     limit = memory.limit[kind.group]
-    if limit.pass_ != game.pass_ or limit.gang > kind.gang:
-        limit.pass_ = game.pass_
+    if limit.pass_ != scalars.pass_ or limit.gang > kind.gang:
+        limit.pass_ = scalars.pass_
         limit.gang = kind.gang
 
 
 @kernel
 def _first_waiting(state: State, memory: Memory, m: int) -> int:
     """Who of partition `m` comes first of all that may have room, the preempted included."""
-    best, at, kinds = memory.game[0].preempted, 0, len(memory.kind)
+    best, at, kinds = memory.scalars[0].preempted, 0, len(memory.kind)
     while at < memory.num_live[m]:
         number = memory.live[m, at]
         job = first_of(state, memory, m, number)
@@ -59,7 +59,7 @@ def _first_waiting(state: State, memory: Memory, m: int) -> int:
             continue
         at += 1
         kind = number if number < kinds else number - kinds
-        if _limited(memory, kind) or memory.tried[m, kind].passed == memory.game[0].pass_:
+        if _limited(memory, kind) or memory.tried[m, kind].passed == memory.scalars[0].pass_:
             continue
         if comes_before(memory, job, best):
             best = job
@@ -69,11 +69,11 @@ def _first_waiting(state: State, memory: Memory, m: int) -> int:
 @kernel
 def _gather_victims(state: State, memory: Memory, m: int, key: float) -> None:
     """Heap up the jobs that ran as the decision began and come after `key`, the last first."""
-    game, waiter, several = memory.game[0], memory.waiter, len(state.partition) > 1
+    scalars, waiter, several = memory.scalars[0], memory.waiter, len(state.partition) > 1
     by_service = memory.rule[0].order == QUANTA
     if by_service:
         refresh_ranks(state, memory)
-    game.num_victims, game.victims = 0, NOBODY
+    scalars.num_victims, scalars.victims = 0, NOBODY
     for at in range(state.world[0].num_running):
         job = state.running[at]
         if several and state.job[job].partition != m:
@@ -81,25 +81,25 @@ def _gather_victims(state: State, memory: Memory, m: int, key: float) -> None:
         if by_service:
             rank = rank_of(state, memory, at)
             theirs = memory.rank[rank].steps if rank != NOBODY else -np.inf
-        elif waiter[job].started_in == game.decisions:
+        elif waiter[job].started_in == scalars.decisions:
             theirs = -np.inf
         else:
             theirs = running_key(state, memory, job)
         if theirs > key:
             waiter[job].key = theirs
-            game.victims = heap_push(waiter, game.victims, job, -1)
+            scalars.victims = heap_push(waiter, scalars.victims, job, -1)
 
 
 @kernel
 def _victim(memory: Memory, rank: int) -> int:
     """Victim number `rank` (0 gives way first of all); NOBODY: there are fewer."""
-    game = memory.game[0]
-    while game.num_victims <= rank:
-        if game.victims == NOBODY:
+    scalars = memory.scalars[0]
+    while scalars.num_victims <= rank:
+        if scalars.victims == NOBODY:
             return NOBODY
-        memory.victim[game.num_victims] = game.victims
-        game.num_victims += 1
-        game.victims = heap_pop(memory.waiter, game.victims, -1)
+        memory.victim[scalars.num_victims] = scalars.victims
+        scalars.num_victims += 1
+        scalars.victims = heap_pop(memory.waiter, scalars.victims, -1)
     return int(memory.victim[rank])
 
 
@@ -132,18 +132,18 @@ def _lower(state: State, memory: Memory, job: int) -> None:
 def _uses_stamped(state: State, memory: Memory, job: int) -> bool:
     row, used = state.job[job], False
     for at in range(row.first, row.first + row.held):
-        used = used or memory.stamped[state.placed[at]] == memory.game[0].stamp
+        used = used or memory.stamped[state.placed[at]] == memory.scalars[0].stamp
     return used
 
 
 @kernel
 def _push_off(state: State, memory: Memory, rank: int) -> None:
     """Preempt victim number `rank`."""
-    game, job = memory.game[0], memory.victim[rank]
+    scalars, job = memory.scalars[0], memory.victim[rank]
     if memory.rule[0].order == QUANTA:
-        game.lost_wake_s = min(game.lost_wake_s, running_wait_s(state, memory, job))
+        scalars.lost_wake_s = min(scalars.lost_wake_s, running_wait_s(state, memory, job))
     stop(state, memory, job)
-    game.preempted = heap_push(memory.waiter, game.preempted, job, 1)
+    scalars.preempted = heap_push(memory.waiter, scalars.preempted, job, 1)
     memory.victim[rank] = NOBODY
 
 
@@ -186,10 +186,10 @@ def _take_gpus(state: State, memory: Memory, job: int, ranks: int) -> None:
 @kernel
 def _stamp(state: State, memory: Memory, job: int, found: bool) -> None:
     """Stamp the GPUs chosen for `job`; no GPU is stamped where none were."""
-    memory.game[0].stamp += 1
+    memory.scalars[0].stamp += 1
     if found:
         for i in range(state.job[job].num_gpus):
-            memory.stamped[memory.gpus[i]] = memory.game[0].stamp
+            memory.stamped[memory.gpus[i]] = memory.scalars[0].stamp
 
 
 @kernel
@@ -208,7 +208,7 @@ def _ranks_below(memory: Memory, job: int) -> IntArray:
     rank, count, ranks = 0, 0, np.empty(len(memory.victim), dtype=np.int64)
     while True:
         victim = _victim(memory, rank)
-        if victim == NOBODY and rank >= memory.game[0].num_victims:
+        if victim == NOBODY and rank >= memory.scalars[0].num_victims:
             return ranks[:count]
         if victim != NOBODY and memory.waiter[victim].key <= memory.waiter[job].key:
             return ranks[:count]
@@ -224,7 +224,7 @@ def search_aside(state: State, memory: Memory, m: int, job: int) -> bool:
     part, ranks = state.partition[m], _ranks_below(memory, job)
     releases, most = part.releases, len(ranks)
     low, high, lifted, found = 1, most, 0, False
-    if most > 0 and memory.game[0].verdict == LEGAL:
+    if most > 0 and memory.scalars[0].verdict == LEGAL:
         lifted = _lift_to(state, memory, ranks, 0, most)
         found = ask(memory.routine[PLACE], state, memory, m, job)
     while found and low < high:
@@ -251,12 +251,12 @@ def _push_aside(state: State, memory: Memory, m: int, job: int) -> bool:
 
     One victim more never takes room away, so the first number that suffices is the least.
     """
-    game, waiter, part = memory.game[0], memory.waiter, state.partition[m]
+    scalars, waiter, part = memory.scalars[0], memory.waiter, state.partition[m]
     releases = part.releases
     rank, found = 0, False
     while not found:
         victim = _victim(memory, rank)
-        if victim == NOBODY and rank >= game.num_victims:
+        if victim == NOBODY and rank >= scalars.num_victims:
             break
         if victim != NOBODY and waiter[victim].key <= waiter[job].key:
             break
@@ -298,7 +298,7 @@ def _has_room(state: State, memory: Memory, m: int, job: int) -> bool:
         return False
     if ask(memory.routine[PLACE], state, memory, m, job):
         return True
-    if memory.game[0].num_victims == NOBODY:
+    if memory.scalars[0].num_victims == NOBODY:
         _gather_victims(state, memory, m, memory.waiter[job].key)
     if memory.rule[0].monotone == 0:
         return bool(ask(memory.routine[SEARCH], state, memory, m, job))
@@ -312,31 +312,31 @@ def _has_room(state: State, memory: Memory, m: int, job: int) -> bool:
 @kernel
 def _pass_over(state: State, memory: Memory, m: int, job: int) -> None:
     """A job has no room: nor have larger gangs; where that is not sure its kind, or it alone."""
-    game, rule, number = memory.game[0], memory.rule[0], memory.waiter[job].kind
+    scalars, rule, number = memory.scalars[0], memory.rule[0], memory.waiter[job].kind
     if rule.monotone != 0:
         _limit(memory, number)
     elif rule.sharing == NEVER and rule.judges_job == 0:
-        memory.tried[m, number].passed = game.pass_
-    elif state.job[job].status == QUEUED and memory.waiter[job].stopped_in != game.decisions:
+        memory.tried[m, number].passed = scalars.pass_
+    elif state.job[job].status == QUEUED and memory.waiter[job].stopped_in != scalars.decisions:
         drop_first(memory, m, queue_number(state, memory, job))
-        memory.waiter[job].left = game.aside
-        game.aside = job
+        memory.waiter[job].left = scalars.aside
+        scalars.aside = job
 
 
 @array_kernel
 def serve(state: State, memory: Memory, m: int) -> None:
     """Start waiting jobs of partition `m` by priority, preempting where that lets one in."""
-    game = memory.game[0]
-    game.pass_ += 1
-    game.preempted, game.num_victims, game.victims, game.aside = NOBODY, NOBODY, NOBODY, NOBODY
-    game.lost_wake_s = float("inf")
-    while game.verdict == LEGAL:
+    scalars = memory.scalars[0]
+    scalars.pass_ += 1
+    scalars.preempted = scalars.num_victims = scalars.victims = scalars.aside = NOBODY
+    scalars.lost_wake_s = float("inf")
+    while scalars.verdict == LEGAL:
         job = _first_waiting(state, memory, m)
         if job == NOBODY:
             break
-        number, lost = memory.waiter[job].kind, job == game.preempted
+        number, lost = memory.waiter[job].kind, job == scalars.preempted
         if lost:
-            game.preempted = heap_pop(memory.waiter, job, 1)
+            scalars.preempted = heap_pop(memory.waiter, job, 1)
         if not _limited(memory, number) and _has_room(state, memory, m, job):
             if not lost:
                 drop_first(memory, m, queue_number(state, memory, job))
@@ -344,20 +344,20 @@ def serve(state: State, memory: Memory, m: int) -> None:
             continue
         _pass_over(state, memory, m, job)
         if lost:
-            memory.waiter[job].left = game.stopped
-            game.stopped = job
-    while game.aside != NOBODY:
-        job = game.aside
-        game.aside = memory.waiter[job].left
+            memory.waiter[job].left = scalars.stopped
+            scalars.stopped = job
+    while scalars.aside != NOBODY:
+        job = scalars.aside
+        scalars.aside = memory.waiter[job].left
         join(state, memory, job)
 
 
 @kernel
 def rejoin(state: State, memory: Memory) -> None:
     """Let those wait who were preempted; nobody could take them in the same decision."""
-    game = memory.game[0]
-    while game.stopped != NOBODY:
-        job = game.stopped
-        game.stopped = memory.waiter[job].left
+    scalars = memory.scalars[0]
+    while scalars.stopped != NOBODY:
+        job = scalars.stopped
+        scalars.stopped = memory.waiter[job].left
         if memory.rule[0].listed == 0:
             join(state, memory, job)

@@ -165,12 +165,12 @@ def follow(state: State, memory: Memory) -> bool:
 
     A FIXED key may be another once a job has run, unless it is preempted by such keys.
     """
-    world, game, rule = state.world[0], memory.game[0], memory.rule[0]
-    if rule.order == FIXED and rule.preempts == 0 and game.told == 0:
+    world, scalars, rule = state.world[0], memory.scalars[0], memory.rule[0]
+    if rule.order == FIXED and rule.preempts == 0 and scalars.told == 0:
         for at in range(world.num_joined):
             if state.job[state.joined[at]].restarts > 0:
                 return False
-    game.told = 0
+    scalars.told = 0
     for at in range(world.num_joined):
         job = state.joined[at]
         if state.job[job].status == QUEUED and memory.rule[0].listed != 0:
@@ -240,15 +240,15 @@ def _rank(state: State, memory: Memory, job: int, at: int) -> None:
 @kernel
 def refresh_ranks(state: State, memory: Memory) -> None:
     """Make the ranks of those true who ran as the decision began; once a decision."""
-    game, now_s = memory.game[0], state.world[0].now_s
-    if game.ranked_in == game.decisions:
+    scalars, now_s = memory.scalars[0], state.world[0].now_s
+    if scalars.ranked_in == scalars.decisions:
         return
-    game.ranked_in = game.decisions
+    scalars.ranked_in = scalars.decisions
     for at in range(state.world[0].num_running):
         rank, job = memory.rank[at], state.running[at]
         if rank.job == job and rank.early_s > now_s:
             continue
-        if memory.waiter[job].started_in != game.decisions:
+        if memory.waiter[job].started_in != scalars.decisions:
             _rank(state, memory, job, at)
 
 
@@ -276,7 +276,7 @@ def rank_of(state: State, memory: Memory, at: int) -> int:
     job = state.running[at]
     if memory.rank[at].job == job:
         return at
-    if memory.waiter[job].started_in == memory.game[0].decisions:
+    if memory.waiter[job].started_in == memory.scalars[0].decisions:
         return NOBODY
     return int(memory.waiter[job].ranked_at)
 
@@ -287,8 +287,8 @@ def note_quantum(state: State, memory: Memory, m: int) -> None:
 
     Of those that ran as the decision began, and those that it starts.
     """
-    game, now_s, running = memory.game[0], state.world[0].now_s, state.running
-    least_s, soon_s, several = game.lost_wake_s, np.inf, len(state.partition) > 1
+    scalars, now_s, running = memory.scalars[0], state.world[0].now_s, state.running
+    least_s, soon_s, several = scalars.lost_wake_s, np.inf, len(state.partition) > 1
     refresh_ranks(state, memory)
     for at in range(state.world[0].num_running):
         rank = rank_of(state, memory, at)
@@ -300,13 +300,13 @@ def note_quantum(state: State, memory: Memory, m: int) -> None:
         if several and state.job[job].partition != m:
             continue
         if rank == NOBODY:
-            if memory.waiter[job].stopped_in != game.decisions:
+            if memory.waiter[job].stopped_in != scalars.decisions:
                 attained = state.job[job].attained_gpu_s
                 least_s = min(least_s, _wait_s(state, memory, job, attained, 0.0))
         elif memory.rank[rank].early_s <= soon_s:
             least_s = min(least_s, running_wait_s(state, memory, job))
     if least_s < np.inf:
-        game.wake_s = min(game.wake_s, max(now_s + least_s, np.nextafter(now_s, np.inf)))
+        scalars.wake_s = min(scalars.wake_s, max(now_s + least_s, np.nextafter(now_s, np.inf)))
 
 
 @array_kernel

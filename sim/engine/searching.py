@@ -41,8 +41,8 @@ def _usable_by_cost(state: State, memory: Memory, free_gpus: FreeGpus, servers: 
     count = first[len(first) - 1]
     gpus, cost = np.empty(count, dtype=np.int64), np.empty(count)
     usable, priced = (
-        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
-        memory.game[0].priced != 0,
+        state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu,
+        memory.scalars[0].priced != 0,
     )
     for server in servers:
         end = first[server]
@@ -142,7 +142,7 @@ def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -
     least_s = _least_comm_s(state, memory, free_gpus, m, number)
     limit = np.inf if _all_free(free_gpus, part) else memory.rule[0].most_slowdown
     floor_s = -np.inf
-    if memory.game[0].priced == 0:
+    if memory.scalars[0].priced == 0:
         floor_s = _floor_s(state, memory, m, profile, gang, law)
         fastest_s = memory.compact.fastest_s[m, profile]
         server = _fastest_with_room(free_gpus, part, gang, site.compute_s, fastest_s)
@@ -187,7 +187,7 @@ def _tenants_left_s(state: State, memory: Memory, gpu: int) -> float:
 @kernel
 def note_workload(state: State, memory: Memory, gpu: int) -> None:
     """What a GPU has whose tenants are about to change, if they are still the decision's first."""
-    known, decision = memory.workload, memory.game[0].decisions
+    known, decision = memory.workload, memory.scalars[0].decisions
     if known.noted_in[gpu] != decision:
         known.noted_in[gpu] = decision
         known.tenants[gpu] = state.gpu[gpu].tenants
@@ -197,29 +197,29 @@ def note_workload(state: State, memory: Memory, gpu: int) -> None:
 @kernel
 def _workload_s(state: State, memory: Memory, gpu: int) -> float:
     known = memory.workload
-    if known.noted_in[gpu] != memory.game[0].decisions:
+    if known.noted_in[gpu] != memory.scalars[0].decisions:
         return _tenants_left_s(state, memory, gpu)
     before, now = known.tenants[gpu], state.gpu[gpu].tenants
-    return workload_s(known.before_s[gpu], before, now, memory.game[0].waiting_s)
+    return workload_s(known.before_s[gpu], before, now, memory.scalars[0].waiting_s)
 
 
 @array_kernel
 def _note_waiting(state: State, memory: Memory, m: int, job: int) -> None:
     """Mean work left of those who wait, as this walk through a queue begins."""
-    game, world = memory.game[0], state.world[0]
-    if game.waiting_in == game.pass_:
+    scalars, world = memory.scalars[0], state.world[0]
+    if scalars.waiting_in == scalars.pass_:
         return
-    game.waiting_in = game.pass_
+    scalars.waiting_in = scalars.pass_
     takes = state.job[job].partition != m
     left_s, count = np.empty(world.num_queued), 0
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         row, waiter = state.job[state.queue[at]], memory.waiter[state.queue[at]]
         if (row.partition == m) == takes or (takes and row.forwards >= world.max_forwards):
             continue
-        if waiter.stopped_in != game.decisions:
+        if waiter.stopped_in != scalars.decisions:
             left_s[count] = max(waiter.estimate_s - row.seen_progress_s, 0.0)
             count += 1
-    game.waiting_s = mean(left_s[:count])
+    scalars.waiting_s = mean(left_s[:count])
 
 
 @kernel
@@ -257,7 +257,7 @@ def _fill_least(
     state: State, memory: Memory, free: int, server: int, wanted: int, at: int
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, least workload first; where to write next."""
-    if free != 0 or memory.game[0].whole != 0:  # they are empty, and have none
+    if free != 0 or memory.scalars[0].whole != 0:  # they are empty, and have none
         free_gpus = state.free_gpus if free != 0 else memory.offer
         return fill_by_id(state, memory, free_gpus, server, wanted, at)
     most = min(wanted, memory.offer.usable[server])
@@ -322,7 +322,7 @@ def place_by_workload(state: State, memory: Memory, free: int, m: int, job: int)
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
     free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
-    gang, whole = state.job[job].num_gpus, free != 0 or memory.game[0].whole != 0
+    gang, whole = state.job[job].num_gpus, free != 0 or memory.scalars[0].whole != 0
     if usable_in(free_gpus, part) < gang:
         return False
     _note_waiting(state, memory, m, job)

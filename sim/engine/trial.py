@@ -140,7 +140,7 @@ class Trial:
         self._asking.decide(view)
         if self._asking.error is not None:
             raise self._asking.error
-        return self._mirror.decision(float(self._memory.game[0]["wake_s"]), self._refused())
+        return self._mirror.decision(float(self._memory.scalars[0]["wake_s"]), self._refused())
 
     def _forget(self) -> None:
         """What was learned of the copy before is void: it was another."""
@@ -150,13 +150,13 @@ class Trial:
         memory.joined_at[:] = NOBODY
         memory.seen_at[:] = NOBODY
         memory.counted_at[:] = NOBODY
-        memory.game["verdict"] = LEGAL
+        memory.scalars["verdict"] = LEGAL
 
     def _refused(self) -> Start | None:
         """The start that was refused, for the run to refuse it in words."""
-        game = self._memory.game[0]
-        if self._asking.refused is not None or game["verdict"] == LEGAL:
+        scalars = self._memory.scalars[0]
+        if self._asking.refused is not None or scalars["verdict"] == LEGAL:
             return self._asking.refused
-        job, jobs = int(game["job"]), self._mirror.state.job
+        job, jobs = int(scalars["job"]), self._mirror.state.job
         gang = int(jobs[job]["num_gpus"]) if 0 <= job < len(jobs) else 1
-        return Start(job, np.full(gang, max(int(game["what"]), 0)))
+        return Start(job, np.full(gang, max(int(scalars["what"]), 0)))

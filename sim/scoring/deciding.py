@@ -89,10 +89,10 @@ def _ask_again(plan: Plan) -> None:
     """Set `wake_s` to when the next job that still waits runs out of patience."""
     scratch, orders = plan.scratch, plan.orders[0]
     orders.wake_s = np.inf
-    for at in range(scratch.game[0].num_waiting):
+    for at in range(scratch.scalars[0].num_waiting):
         job = scratch.waiting[at].job
         if scratch.state.job[job].status == QUEUED and not is_old(scratch, job):
-            old_s = scratch.job[job].submit_s + scratch.game[0].patience_s
+            old_s = scratch.job[job].submit_s + scratch.scalars[0].patience_s
             orders.wake_s = min(orders.wake_s, old_s)
 
 
@@ -101,14 +101,14 @@ def _act(plan: Plan, m: int) -> bool:
     """Carry out the best that partition `m` can do; False if that is to wait."""
     scratch = plan.scratch
     choose_window(scratch, m)
-    if scratch.game[0].num_window == 0:
+    if scratch.scalars[0].num_window == 0:
         return False
     for row in (BEST_START, BEST_OLD, MOVE, SUSPEND):
         plan.best[row].score = NOTHING
     weigh_partition(plan, m)
-    if scratch.game[0].look_ahead != 0:
+    if scratch.scalars[0].look_ahead != 0:
         look_at_window(scratch, m)
-    for i in range(scratch.game[0].num_window):
+    for i in range(scratch.scalars[0].num_window):
         tell(plan.routine[LOOK], plan, i, scratch.window[i], m)
         if plan.orders[0].suspends != 0:
             tell(plan.routine[CLEAR], plan, scratch.window[i], m)
@@ -146,7 +146,7 @@ def _must(plan: Plan, m: int) -> bool:
 def _look_at_all(plan: Plan, m: int) -> None:
     """The first waiting job, beyond the window, that has room."""
     scratch = plan.scratch
-    for at in range(scratch.game[0].num_waiting):
+    for at in range(scratch.scalars[0].num_waiting):
         if waits_in(scratch, at, m):
             tell(plan.routine[LOOK], plan, OUTSIDE, at, m)
             if plan.best[BEST_START].score > NOTHING:
@@ -168,7 +168,7 @@ def _look_at(plan: Plan, i: int, at: int, m: int) -> None:
     if (
         i != OUTSIDE
         and scratch.waiting[at].moved == 0
-        and scratch.state.job[job].forwards < scratch.game[0].max_forwards
+        and scratch.state.job[job].forwards < scratch.scalars[0].max_forwards
     ):
         for target in range(len(scratch.partition)):
             if target != m and could_run(scratch, job, target):
@@ -179,7 +179,7 @@ def _look_at(plan: Plan, i: int, at: int, m: int) -> None:
 def _look_at_victims(plan: Plan, at: int, m: int) -> None:
     """Score what could be suspended for waiting row `at`, here or where it could be forwarded."""
     scratch = plan.scratch
-    job, hops = scratch.waiting[at].job, scratch.game[0].max_forwards
+    job, hops = scratch.waiting[at].job, scratch.scalars[0].max_forwards
     may_go = scratch.waiting[at].moved == 0 and scratch.state.job[job].forwards < hops
     weigh_newcomer(plan, job)
     scratch.here[0].shared = 0
@@ -201,7 +201,7 @@ def _suspend(plan: Plan) -> None:
     scratch.here[0].server = best.server
     make_room(scratch, job, target)
     place_in_room(scratch, job, target)
-    for k in range(scratch.game[0].num_victims):
+    for k in range(scratch.scalars[0].num_victims):
         suspend(plan, scratch.victim[k])
     if scratch.state.job[job].partition != target:
         forward(plan, best.row, target)
@@ -221,7 +221,7 @@ def _try_places(plan: Plan, at: int, m: int, shared: int) -> None:
             continue
         score = start_score(plan, job, m)
         _keep(plan, BEST_START, at, here.server, score)
-        if old and shared == 0 and scratch.game[0].num_used <= fewest:
+        if old and shared == 0 and scratch.scalars[0].num_used <= fewest:
             _keep(plan, BEST_OLD, at, here.server, score)
 
 
@@ -248,9 +248,9 @@ def _start(plan: Plan, row: int, m: int) -> None:
 def _send_away(plan: Plan, m: int) -> bool:
     """Hand on a job that partition `m` could never run, to the least loaded that could."""
     scratch = plan.scratch
-    for i in range(scratch.game[0].num_window):
+    for i in range(scratch.scalars[0].num_window):
         row = scratch.waiting[scratch.window[i]]
-        if row.moved != 0 or scratch.state.job[row.job].forwards >= scratch.game[0].max_forwards:
+        if row.moved != 0 or scratch.state.job[row.job].forwards >= scratch.scalars[0].max_forwards:
             continue
         if most_workers(scratch, row.job, m, True) >= scratch.job[row.job].gang:
             continue
@@ -278,7 +278,7 @@ def _play(plan: Plan, until_decision: int) -> int:
         if orders.verdict != LEGAL:
             return ILLEGAL
         close_decision(plan)
-        if plan.scratch.game[0].decision >= until_decision:
+        if plan.scratch.scalars[0].decision >= until_decision:
             return PAUSE
 
 
@@ -292,7 +292,7 @@ class LinearLoop:
     @property
     def decisions(self) -> int:
         """Made so far."""
-        return int(self._plan.scratch.game[0]["decision"])
+        return int(self._plan.scratch.scalars[0]["decision"])
 
     @property
     def fault(self) -> Fault:

@@ -39,7 +39,7 @@ from sim.scoring.table import OfContext, OfForward, OfGpu, OfJob, OfPair, OfPeer
 def compute_s_of(scratch: Scratch, p: int) -> float:
     """Compute seconds of profile `p` on the slowest server of the placement at hand, alone."""
     slowest_s = 0.0
-    for i in range(scratch.game[0].num_used):
+    for i in range(scratch.scalars[0].num_used):
         kind = scratch.state.server[scratch.used[i]].type
         slowest_s = max(slowest_s, scratch.belief.compute_s[p, kind])
     return slowest_s
@@ -48,16 +48,16 @@ def compute_s_of(scratch: Scratch, p: int) -> float:
 @kernel
 def comm_here(scratch: Scratch, p: int) -> Comm:
     """Communication of profile `p` at the placement at hand, itself counted on links."""
-    game, state = scratch.game[0], scratch.state
-    game.stamp += 1
+    scalars, state = scratch.scalars[0], scratch.state
+    scalars.stamp += 1
     most, racks, nic, uplink = 0, 0, 0, 0
-    for i in range(game.num_used):
+    for i in range(scalars.num_used):
         where = state.server[scratch.used[i]]
         most, nic = max(most, scratch.server[scratch.used[i]].taken), max(nic, where.nic_jobs)
         uplink = max(uplink, state.rack[where.rack].uplink_jobs)
-        racks += scratch.rack_stamp[where.rack] != game.stamp
-        scratch.rack_stamp[where.rack] = game.stamp
-    spread = Spread(most, game.num_used, racks, nic + 1, uplink + 1)
+        racks += scratch.rack_stamp[where.rack] != scalars.stamp
+        scratch.rack_stamp[where.rack] = scalars.stamp
+    spread = Spread(most, scalars.num_used, racks, nic + 1, uplink + 1)
     return comm_of(scratch.belief, p, spread)
 
 
@@ -67,20 +67,20 @@ def weigh_placement(scratch: Scratch, job: int, m: int) -> float:
 
     `spread`, `contention` and `own_slowdown` add up to the logarithm of the predicted step over
     `reference_step_s`; the kernel's rate (`sim.kernel.rates`) is its inverse where the prediction
-    is right. Columns that look ahead stay as they are unless `game.look_ahead`.
+    is right. Columns that look ahead stay as they are unless `scalars.look_ahead`.
 
     Returns:
         `spread` and `contention` in one.
     """
-    row, x, game, shared = (
+    row, x, scalars, shared = (
         scratch.job[job],
         scratch.pair,
-        scratch.game[0],
+        scratch.scalars[0],
         scratch.here[0].shared != 0,
     )
-    if shared or game.look_ahead != 0 or game.num_placed > 0:
+    if shared or scalars.look_ahead != 0 or scalars.num_placed > 0:
         choose_gpus(scratch)
-    if game.num_placed > 0:
+    if scalars.num_placed > 0:
         count_taken(scratch, scratch.chosen[: row.gang])
     compute_s, comm = compute_s_of(scratch, row.profile), comm_here(scratch, row.profile)
     alone_s, step_s = compute_s + quiet_s(comm), compute_s + busy_s(comm)
@@ -91,11 +91,11 @@ def weigh_placement(scratch: Scratch, job: int, m: int) -> float:
     x[OfPair.WORST_VICTIM] = 0.0
     x[OfPair.VICTIMS_DELAY] = 0.0
     x[OfPair.SHARED] = 0.0
-    x[OfPair.SERVERS] = game.num_used / 8.0
+    x[OfPair.SERVERS] = scalars.num_used / 8.0
     x[OfPair.FRAGMENTS] = _empty_left(scratch) / scratch.partition[m].largest
     if shared:
         _weigh_neighbours(scratch, job, compute_s, busy_s(comm))
-    if game.look_ahead != 0:
+    if scalars.look_ahead != 0:
         _weigh_ahead(scratch, job, m, spread + x[OfPair.OWN_SLOWDOWN])
     return float(spread)
 
@@ -104,7 +104,7 @@ def weigh_placement(scratch: Scratch, job: int, m: int) -> float:
 def _empty_left(scratch: Scratch) -> int:
     """Empty GPUs left over on the servers of the placement at hand."""
     left = 0
-    for i in range(scratch.game[0].num_used):
+    for i in range(scratch.scalars[0].num_used):
         server = scratch.used[i]
         left += max(scratch.state.free_gpus.usable[server] - scratch.server[server].taken, 0)
     return int(left)
@@ -158,29 +158,29 @@ def measure_links(scratch: Scratch, running: IntArray, nic: FloatArray, uplink: 
     has 2 where two jobs would always communicate.
     """
     for job in running:
-        row, game = scratch.state.job[job], scratch.game[0]
+        row, scalars = scratch.state.job[job], scratch.scalars[0]
         count_taken(scratch, scratch.state.placed[row.first : row.first + row.held])
-        if game.num_used == 1:
+        if scalars.num_used == 1:
             continue
         comm = comm_here(scratch, row.profile)
         between_s = comm.server_s + comm.rack_s
         share = between_s / (compute_s_of(scratch, row.profile) + comm.local_s + between_s)
-        game.stamp += 1
-        for i in range(game.num_used):
+        scalars.stamp += 1
+        for i in range(scalars.num_used):
             nic[scratch.used[i]] += share
         if not _spans_racks(scratch):
             continue
-        for i in range(game.num_used):
+        for i in range(scalars.num_used):
             rack = scratch.state.server[scratch.used[i]].rack
-            uplink[rack] += 0.0 if scratch.rack_stamp[rack] == game.stamp else share
-            scratch.rack_stamp[rack] = game.stamp
+            uplink[rack] += 0.0 if scratch.rack_stamp[rack] == scalars.stamp else share
+            scratch.rack_stamp[rack] = scalars.stamp
 
 
 @kernel
 def _spans_racks(scratch: Scratch) -> bool:
     """Whether the placement at hand is in several racks."""
     first, several = scratch.state.server[scratch.used[0]].rack, False
-    for i in range(scratch.game[0].num_used):
+    for i in range(scratch.scalars[0].num_used):
         several = several or scratch.state.server[scratch.used[i]].rack != first
     return several
 
@@ -204,7 +204,7 @@ def job_row(scratch: Scratch, i: int, m: int, row: FloatArray) -> None:
     row[OfJob.STEP] = np.log(fixed.reference_step_s) / 2.0
     row[OfJob.COMM_OVER_2] = _comm_over(scratch, job, 2)
     row[OfJob.COMM_OVER_4] = _comm_over(scratch, job, 4)
-    row[OfJob.RANK] = i / scratch.game[0].window
+    row[OfJob.RANK] = i / scratch.scalars[0].window
     row[OfJob.PLACEABLE] = placeable_now(scratch, job, m)
     row[OfJob.WORK] = (np.log(work_s * fixed.gang) - 8.0) / 3.0
     row[OfJob.OLD] = is_old(scratch, job)
@@ -308,13 +308,13 @@ def context_row(scratch: Scratch, own: int, row: FloatArray) -> None:
 def weigh_forward(scratch: Scratch, i: int, home: int, target: int) -> None:
     """Fill `forward` for place `i` of the window of partition `home`.
 
-    All but what the rules of the agents' game, or those who wait there, say: `legal`,
+    All but what the rules of the agents' scalars, or those who wait there, say: `legal`,
     `load_difference`, `hops_left`, `work_ahead`. What looks ahead stays as it is unless
-    `game.look_ahead`.
+    `scalars.look_ahead`.
     """
     x, job = scratch.forward, scratch.waiting[scratch.window[i]].job
     x[OfForward.PLACEABLE] = 1.0 if placeable_now(scratch, job, target) else 0.0
-    if scratch.game[0].look_ahead == 0:
+    if scratch.scalars[0].look_ahead == 0:
         return
     gang, starts_s, ahead = scratch.job[job].gang, scratch.start_in_s, scratch.ahead
     here_s = wait_here_s(ahead, gang, home)
@@ -332,7 +332,7 @@ def measure_work_ahead(scratch: Scratch, job: int) -> None:
     """Fill `work_ahead_h`: GPU-hours of waiting jobs that are predicted no longer than `job`."""
     mine_s = left_s(scratch, job)
     scratch.work_ahead_h[:] = 0.0
-    for at in range(scratch.game[0].num_waiting):
+    for at in range(scratch.scalars[0].num_waiting):
         other = scratch.waiting[at].job
         work_s = left_s(scratch, other)
         if other != job and work_s <= mine_s:

@@ -123,7 +123,7 @@ def open_decision(plan: Plan) -> None:
     orders.first_row, orders.first_gpu = world.num_logged, world.num_logged_gpus
     orders.mixed, orders.verdict = 0, LEGAL
     refresh(plan.scratch)
-    plan.scratch.game[0].decision += 1
+    plan.scratch.scalars[0].decision += 1
 
 
 @array_kernel
@@ -155,7 +155,7 @@ def start(plan: Plan, at: int, m: int) -> None:
     part.running += 1
     part.waiting -= gang
     part.jobs_waiting -= 1
-    scratch.touched[job] = scratch.game[0].decision
+    scratch.touched[job] = scratch.scalars[0].decision
     measure_room(scratch, m)
 
 
@@ -176,9 +176,9 @@ def suspend(plan: Plan, job: int) -> None:
     part.waiting += gang
     part.jobs_waiting += 1
     part.due = 1
-    write_waiting(scratch, scratch.game[0].num_waiting, job)
-    scratch.game[0].num_waiting += 1
-    scratch.touched[job] = scratch.game[0].decision
+    write_waiting(scratch, scratch.scalars[0].num_waiting, job)
+    scratch.scalars[0].num_waiting += 1
+    scratch.touched[job] = scratch.scalars[0].decision
     measure_room(scratch, row.partition)
 
 
@@ -244,7 +244,7 @@ def weigh_job(plan: Plan, job: int) -> None:
     x[StartWeight.DURATION] = _duration(scratch, job)
     x[StartWeight.AGE] = log_age(waited_s)
     x[StartWeight.RELATIVE_AGE] = 0.0
-    if scratch.game[0].use_durations != 0:
+    if scratch.scalars[0].use_durations != 0:
         x[StartWeight.RELATIVE_AGE] = np.log1p(waited_s / left_s(scratch, job)) / AGE_SCALE
     x[StartWeight.GANG] = _gang(scratch, job)
 
@@ -305,7 +305,7 @@ def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     x[ForwardWeight.BIAS] = 1.0
     x[ForwardWeight.DURATION] = _duration(scratch, job)
     x[ForwardWeight.GANG] = _gang(scratch, job)
-    hops = scratch.state.job[job].forwards / scratch.game[0].max_forwards
+    hops = scratch.state.job[job].forwards / scratch.scalars[0].max_forwards
     fill_forward(x, scratch.forward, load_of(scratch, home) - load_of(scratch, target), hops)
     return score_of(x, plan.forward_weight, plan.forward_units)
 

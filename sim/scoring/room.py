@@ -22,11 +22,11 @@ PLAIN_LEFT_S = 3600.0  # of every job where durations are not looked at
 @kernel
 def left_s(scratch: Scratch, job: int) -> float:
     """Predicted work left; the same for all who start where durations are not looked at."""
-    game, done_s = scratch.game[0], scratch.state.job[job].seen_progress_s
+    scalars, done_s = scratch.scalars[0], scratch.state.job[job].seen_progress_s
     left = PLAIN_LEFT_S
-    if game.use_durations != 0:
+    if scalars.use_durations != 0:
         left = max(scratch.job[job].estimate_s - done_s, LEAST_LEFT_S)
-    return float(max(left, min(game.rest_share * done_s, game.rest_most_s)))
+    return float(max(left, min(scalars.rest_share * done_s, scalars.rest_most_s)))
 
 
 @kernel
@@ -39,7 +39,7 @@ def age_s(scratch: Scratch, job: int) -> float:
 def is_old(scratch: Scratch, job: int) -> bool:
     """Whether the job has waited so long that it must not be kept from a compact place."""
     now_s = scratch.state.world[0].now_s
-    return bool(now_s >= scratch.job[job].submit_s + scratch.game[0].patience_s)
+    return bool(now_s >= scratch.job[job].submit_s + scratch.scalars[0].patience_s)
 
 
 @kernel
@@ -97,7 +97,7 @@ def cost_on(scratch: Scratch, job: int, gpu: int) -> float:
 
 @kernel
 def _cost_on(scratch: Scratch, job: int, gpu: int) -> float:
-    ask, belief, limit_milli = scratch.job[job], scratch.belief, scratch.game[0].limit_milli
+    ask, belief, limit_milli = scratch.job[job], scratch.belief, scratch.scalars[0].limit_milli
     least_speed = 0.0  # how much a pair has to do together is for weights to say
     return sharing_cost(
         scratch.state,
@@ -122,7 +122,7 @@ def count_usable(scratch: Scratch, job: int, m: int) -> int:
     """
     alone, joined, state = 0, 0, scratch.state
     pair = state.tenant.shape[1] > 1
-    too_much = scratch.job[job].gpu_milli > scratch.game[0].limit_milli
+    too_much = scratch.job[job].gpu_milli > scratch.scalars[0].limit_milli
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         server = state.own[i]
         real, where = state.server[server], scratch.server[server]
@@ -138,7 +138,7 @@ def count_usable(scratch: Scratch, job: int, m: int) -> int:
             where.joined = min(count, most)
         alone += where.alone
         joined += where.joined
-    for i in range(scratch.game[0].num_placed):
+    for i in range(scratch.scalars[0].num_placed):
         where = scratch.server[state.gpu[scratch.placed[i]].server]
         where.alone -= 1
         where.joined -= 1
@@ -282,29 +282,29 @@ def fill_outwards(scratch: Scratch, job: int, m: int) -> bool:
         False where it is no candidate: its server has nothing usable, or it is to share and would
         find only empty GPUs.
     """
-    here, game = scratch.here[0], scratch.game[0]
+    here, scalars = scratch.here[0], scratch.scalars[0]
     clear(scratch)
     if _usable(scratch, here.server, here.shared) == 0:
         return False
-    left, server, shares = scratch.job[job].gang - game.num_placed, here.server, False
+    left, server, shares = scratch.job[job].gang - scalars.num_placed, here.server, False
     while left > 0:
         where = scratch.server[server]
         where.taken = min(left, _usable(scratch, server, here.shared))
-        scratch.used[game.num_used] = server
-        game.num_used += 1
+        scratch.used[scalars.num_used] = server
+        scalars.num_used += 1
         left -= where.taken
         shares = shares or where.taken > where.alone
         if left > 0:
             server = _next_server(scratch, m, left)
-    return shares or here.shared == 0 or game.num_placed > 0
+    return shares or here.shared == 0 or scalars.num_placed > 0
 
 
 @kernel
 def clear(scratch: Scratch) -> None:
     """Forget the placement at hand."""
-    for i in range(scratch.game[0].num_used):
+    for i in range(scratch.scalars[0].num_used):
         scratch.server[scratch.used[i]].taken = 0
-    scratch.game[0].num_used = 0
+    scratch.scalars[0].num_used = 0
 
 
 @kernel
@@ -314,10 +314,10 @@ def choose_gpus(scratch: Scratch) -> None:
     Workers that have their place already come before all others.
     """
     done, shared, gpus = 0, scratch.here[0].shared, scratch.state.gpu
-    for i in range(scratch.game[0].num_placed):
+    for i in range(scratch.scalars[0].num_placed):
         scratch.chosen[done] = scratch.placed[i]
         done += 1
-    for i in range(scratch.game[0].num_used):
+    for i in range(scratch.scalars[0].num_used):
         where, left = scratch.state.server[scratch.used[i]], scratch.server[scratch.used[i]].taken
         for gpu in range(where.first_gpu, where.last_gpu):
             if left > 0 and gpus[gpu].tenants == 0 and scratch.gpu[gpu].placed == 0:
@@ -345,12 +345,12 @@ def choose_gpus(scratch: Scratch) -> None:
 def count_taken(scratch: Scratch, gpus: IntArray) -> None:
     """Let `used` and `taken` be those of a placement on these GPUs."""
     clear(scratch)
-    game = scratch.game[0]
+    scalars = scratch.scalars[0]
     for gpu in gpus:
         server = scratch.state.gpu[gpu].server
         if scratch.server[server].taken == 0:
-            scratch.used[game.num_used] = server
-            game.num_used += 1
+            scratch.used[scalars.num_used] = server
+            scalars.num_used += 1
         scratch.server[server].taken += 1
 
 

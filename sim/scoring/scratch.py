@@ -90,7 +90,7 @@ WAITING = np.dtype(
 # The placement at hand: filled outwards from `server`.
 HERE = np.dtype([("server", INT), ("shared", INT)], align=True)
 
-GAME = np.dtype(
+SCALARS = np.dtype(
     [
         # Fixed.
         ("window", INT),  # waiting jobs looked at
@@ -133,14 +133,14 @@ class Scratch(Handle):
     """J jobs, G GPUs, S servers, R racks, M partitions, C tenants a GPU at most, W window."""
 
     state: State  # of the run, or a copy
-    game: RowArray  # (1,) GAME
+    scalars: RowArray  # (1,) SCALARS
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
     tenants: IntArray  # scratch of `sim.physics.laws`
     cost: FloatArray  # (P, G) what joining a GPU would cost a job that asks for it whole
     costed_at: IntArray  # (P, G) version of the GPU's tenants of which that is; NEVER
     server: RowArray  # (S,) SERVER
-    rack_stamp: IntArray  # (R,) `game.stamp` of the last pass that came by
+    rack_stamp: IntArray  # (R,) `scalars.stamp` of the last pass that came by
     partition: RowArray  # (M,) PARTITION
     waiting: RowArray  # (J,) WAITING
     window: IntArray  # (W,) rows of `waiting`
@@ -148,7 +148,7 @@ class Scratch(Handle):
     line_count: IntArray  # (M,)
     by_key: IntArray  # (W,) places of the window in order of key
     start_in_s: FloatArray  # (M, W) when a job of the window would start in a partition
-    ahead: Ahead  # filled where `game.look_ahead`
+    ahead: Ahead  # filled where `scalars.look_ahead`
     here: RowArray  # (1,) HERE
     used: IntArray  # (S,) servers of the placement at hand, in order of filling
     chosen: IntArray  # (G,) its GPUs
@@ -157,8 +157,8 @@ class Scratch(Handle):
     forward: FloatArray  # (OfForward,) of the forward at hand
     suspension: FloatArray  # (OfSuspension,) of the suspension at hand
     victim: IntArray  # (J,) jobs that it suspends
-    marked: IntArray  # (J,) `game.mark`: the job is one of them
-    touched: IntArray  # (J,) `game.decision`: the job was started or suspended at this decision
+    marked: IntArray  # (J,) `scalars.mark`: the job is one of them
+    touched: IntArray  # (J,) `scalars.decision`: the job was started or suspended at this decision
     work_ahead_h: FloatArray  # (M,) scratch
     belief: Belief
 
@@ -181,7 +181,7 @@ def scratch_of(view: ClusterView, mind: Mind) -> Scratch:
     profiles = len(view.belief.catalogue.names)
     return Scratch(
         state=view.state,
-        game=_game_row(view, mind),
+        scalars=_scalars(view, mind),
         job=_job_rows(view, mind.use_durations),
         gpu=np.zeros(gpus, dtype=GPU),
         tenants=empty_tenants(view.tenant.shape[1]),
@@ -212,8 +212,8 @@ def scratch_of(view: ClusterView, mind: Mind) -> Scratch:
     )
 
 
-def _game_row(view: ClusterView, mind: Mind) -> RowArray:
-    row = np.zeros(1, dtype=GAME)
+def _scalars(view: ClusterView, mind: Mind) -> RowArray:
+    row = np.zeros(1, dtype=SCALARS)
     for name in mind._fields:
         row[name] = getattr(mind, name)
     row["max_forwards"] = view.max_forwards if view.num_partitions > 1 else 0

@@ -44,14 +44,14 @@ _ROOM_WORTH = tuple(ROOM_WORTH.values())
 
 @kernel
 def _is_victim(scratch: Scratch, job: int) -> bool:
-    return bool(scratch.marked[job] == scratch.game[0].mark)
+    return bool(scratch.marked[job] == scratch.scalars[0].mark)
 
 
 @kernel
 def _yields(scratch: Scratch, job: int, newcomer_s: float) -> bool:
     """Whether a running job may be suspended for one that has `newcomer_s` left."""
     return bool(
-        scratch.touched[job] != scratch.game[0].decision and left_s(scratch, job) > newcomer_s
+        scratch.touched[job] != scratch.scalars[0].decision and left_s(scratch, job) > newcomer_s
     )
 
 
@@ -94,20 +94,20 @@ def _room_without(scratch: Scratch, job: int, server: int) -> int:
 
 @kernel
 def _add_victims(scratch: Scratch, gpu: int) -> None:
-    game, state = scratch.game[0], scratch.state
+    scalars, state = scratch.scalars[0], scratch.state
     for k in range(state.gpu[gpu].tenants):
         job = state.tenant[gpu, k]
         if not _is_victim(scratch, job):
-            scratch.marked[job] = game.mark
-            scratch.victim[game.num_victims] = job
-            game.num_victims += 1
+            scratch.marked[job] = scalars.mark
+            scratch.victim[scalars.num_victims] = job
+            scalars.num_victims += 1
 
 
 @kernel
 def _empty_server(scratch: Scratch, job: int, server: int, workers: int) -> bool:
     """Add victims until a server has room for so many workers: who has most left goes first."""
     where, newcomer_s = scratch.state.server[server], left_s(scratch, job)
-    first = scratch.game[0].num_victims
+    first = scratch.scalars[0].num_victims
     while _room_without(scratch, job, server) < workers:
         best, most_s = -1, 0.0
         for gpu in range(where.first_gpu, where.last_gpu):
@@ -124,16 +124,16 @@ def _empty_server(scratch: Scratch, job: int, server: int, workers: int) -> bool
 @kernel
 def _spare(scratch: Scratch, job: int, server: int, workers: int, first: int) -> None:
     """Let victims from number `first` on stay if there is room without their going."""
-    game, at = scratch.game[0], first
-    while at < game.num_victims:
+    scalars, at = scratch.scalars[0], first
+    while at < scalars.num_victims:
         spared = scratch.victim[at]
         scratch.marked[spared] = 0
         if _room_without(scratch, job, server) < workers:
-            scratch.marked[spared] = game.mark
+            scratch.marked[spared] = scalars.mark
             at += 1
             continue
-        game.num_victims -= 1
-        scratch.victim[at] = scratch.victim[game.num_victims]
+        scalars.num_victims -= 1
+        scratch.victim[at] = scratch.victim[scalars.num_victims]
 
 
 @kernel
@@ -146,7 +146,7 @@ def place_in_room(scratch: Scratch, job: int, m: int) -> None:
         scratch.server[server].alone = 0 if away else _room_without(scratch, job, server)
     scratch.here[0].shared = 0
     fill_outwards(scratch, job, m)
-    for i in range(scratch.game[0].num_used):
+    for i in range(scratch.scalars[0].num_used):
         where, left = state.server[scratch.used[i]], scratch.server[scratch.used[i]].taken
         for gpu in range(where.first_gpu, where.last_gpu):
             if left > 0 and _falls_empty(scratch, gpu):
@@ -202,26 +202,26 @@ def make_room(scratch: Scratch, job: int, m: int) -> bool:
     Returns:
         False where there is none in partition `m`, or nobody would have to go.
     """
-    game, server, left = scratch.game[0], scratch.here[0].server, scratch.job[job].gang
+    scalars, server, left = scratch.scalars[0], scratch.here[0].server, scratch.job[job].gang
     most = fewest_servers(scratch, job, m)
     clear(scratch)
-    game.mark += 1
-    game.num_victims = 0
+    scalars.mark += 1
+    scalars.num_victims = 0
     while left > 0:
         workers = min(left, _could_hold(scratch, job, server)) if server >= 0 else 0
-        if workers == 0 or game.num_used == most:
+        if workers == 0 or scalars.num_used == most:
             return False
-        if game.num_used + 1 == most and workers < left:
+        if scalars.num_used + 1 == most and workers < left:
             return False
         if not _empty_server(scratch, job, server, workers):
             return False
         scratch.server[server].taken = workers
-        scratch.used[game.num_used] = server
-        game.num_used += 1
+        scratch.used[scalars.num_used] = server
+        scalars.num_used += 1
         left -= workers
         if left > 0:
             server = _next_server(scratch, job, m, left)
-    return bool(game.num_victims > 0)
+    return bool(scalars.num_victims > 0)
 
 
 @kernel
@@ -230,10 +230,10 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
 
     Larger gangs than a server: by the count of wholly empty ones.
     """
-    gang, game, state = scratch.job[job].gang, scratch.game[0], scratch.state
+    gang, scalars, state = scratch.job[job].gang, scratch.scalars[0], scratch.state
     for m in range(len(scratch.partition)):
         if m != home:
-            may = state.job[job].forwards < game.max_forwards and could_run(scratch, job, m)
+            may = state.job[job].forwards < scalars.max_forwards and could_run(scratch, job, m)
             if may and placeable_now(scratch, job, m):
                 return True
         elif gang > scratch.partition[m].largest:
@@ -254,15 +254,15 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
 @kernel
 def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
     """Fill `suspension` for what `make_room` found for `job`, of partition `home`, in `m`."""
-    x, game, job_s, gang = (
+    x, scalars, job_s, gang = (
         scratch.suspension,
-        scratch.game[0],
+        scratch.scalars[0],
         left_s(scratch, job),
         scratch.job[job].gang,
     )
     freed, homeless, times, work_s = 0, 0, 0, 0.0
     least_s, ran_s, now_s = np.inf, np.inf, scratch.state.world[0].now_s
-    for k in range(game.num_victims):
+    for k in range(scalars.num_victims):
         victim = scratch.victim[k]
         told, size, victim_s = (
             scratch.state.job[victim],
@@ -277,7 +277,7 @@ def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
         if not _fits_elsewhere(scratch, victim, m):
             homeless += size
     empty = 0
-    for i in range(game.num_used):
+    for i in range(scalars.num_used):
         empty += scratch.state.free_gpus.usable[scratch.used[i]]
     wait_s = wait_here_s(scratch.ahead, gang, home)
     x[OfSuspension.WORK_RATIO] = np.log(work_s / (job_s * gang)) / SCALE

@@ -117,7 +117,7 @@ class OfPeer(Column):
 class OfForward(Column):
     """A job and another partition: `forwards` of an observation."""
 
-    LEGAL = "1: legal by the game's rules"
+    LEGAL = "1: legal by the rules"
     PLACEABLE = "1: fits compactly there now"
     LOAD_DIFFERENCE = "its load - the own load, within +-4"
     WORK_AHEAD = "ln(1 + GPU-hours of shorter jobs that wait there / GPUs)"

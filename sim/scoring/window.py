@@ -66,7 +66,7 @@ def _lay_out_jobs(scratch: Scratch) -> None:
         part.waiting += scratch.job[job].gang
         part.jobs_waiting += 1
         part.due = 1
-    scratch.game[0].num_waiting = world.num_queued
+    scratch.scalars[0].num_waiting = world.num_queued
     scratch.ahead.largest_gang[0] = largest_gang
 
 
@@ -77,7 +77,8 @@ def write_waiting(scratch: Scratch, at: int, job: int) -> None:
     row.job = job
     row.moved = 0
     row.last = 0
-    row.key = left_s(scratch, job) if scratch.game[0].use_durations != 0 else scratch.job[job].gang
+    told = scratch.scalars[0].use_durations != 0
+    row.key = left_s(scratch, job) if told else scratch.job[job].gang
 
 
 @kernel
@@ -88,7 +89,7 @@ def measure_room(scratch: Scratch, m: int) -> None:
     part.roomiest = part.largest - 1
     while part.roomiest > 0 and tally[m, part.roomiest] == 0:
         part.roomiest -= 1
-    if scratch.game[0].look_ahead != 0:
+    if scratch.scalars[0].look_ahead != 0:
         _measure_release(scratch, m)
 
 
@@ -109,9 +110,9 @@ def _measure_release(scratch: Scratch, m: int) -> None:
 @kernel
 def begin_gang(scratch: Scratch, gpus: IntArray) -> None:
     """From now on the gang at hand has workers on `gpus` that stay there; none: a new gang."""
-    for i in range(scratch.game[0].num_placed):
+    for i in range(scratch.scalars[0].num_placed):
         scratch.gpu[scratch.placed[i]].placed = 0
-    scratch.game[0].num_placed = len(gpus)
+    scratch.scalars[0].num_placed = len(gpus)
     for i in range(len(gpus)):
         scratch.placed[i] = gpus[i]
         scratch.gpu[gpus[i]].placed = 1
@@ -123,7 +124,7 @@ OLD_SHARE = 4  # at most a 1 / OLD_SHARE of the window is for jobs out of patien
 @kernel
 def _is_in_window(scratch: Scratch, at: int) -> bool:
     found = False
-    for i in range(scratch.game[0].num_window):
+    for i in range(scratch.scalars[0].num_window):
         found = found or scratch.window[i] == at
     return found
 
@@ -135,23 +136,23 @@ def choose_window(scratch: Scratch, m: int) -> None:
     If more wait than it holds, the oldest few that are old come first: the shortest prediction (or
     the smallest gang) alone would keep the long jobs of a long queue out of sight for ever.
     """
-    game = scratch.game[0]
-    game.num_window = 0
-    crowded = scratch.partition[m].jobs_waiting > game.window
-    for at in range(game.num_waiting):  # in order of submission
-        if not crowded or game.num_window >= game.window // OLD_SHARE:
+    scalars = scratch.scalars[0]
+    scalars.num_window = 0
+    crowded = scratch.partition[m].jobs_waiting > scalars.window
+    for at in range(scalars.num_waiting):  # in order of submission
+        if not crowded or scalars.num_window >= scalars.window // OLD_SHARE:
             break
         if not is_old(scratch, scratch.waiting[at].job):
             break
         if waits_in(scratch, at, m):
-            scratch.window[game.num_window] = at
-            game.num_window += 1
-    old, end = game.num_window, game.window - 1
-    for at in range(game.num_waiting):
+            scratch.window[scalars.num_window] = at
+            scalars.num_window += 1
+    old, end = scalars.num_window, scalars.window - 1
+    for at in range(scalars.num_waiting):
         if not waits_in(scratch, at, m):
             continue
-        full = game.num_window == game.window
-        if full and (old == game.window or not _goes_before(scratch, at, scratch.window[end])):
+        full = scalars.num_window == scalars.window
+        if full and (old == scalars.window or not _goes_before(scratch, at, scratch.window[end])):
             continue
         if old > 0 and _is_in_window(scratch, at):
             continue
@@ -175,12 +176,12 @@ def _goes_before(scratch: Scratch, at: int, other: int) -> bool:
 @kernel
 def _insert(scratch: Scratch, at: int, first: int) -> None:
     """Put `at` in its place from `first` on; who falls out of the window's end is gone."""
-    game = scratch.game[0]
-    place = game.num_window
-    if place == game.window:
+    scalars = scratch.scalars[0]
+    place = scalars.num_window
+    if place == scalars.window:
         place -= 1
     else:
-        game.num_window += 1
+        scalars.num_window += 1
     while place > first and _goes_before(scratch, at, scratch.window[place - 1]):
         scratch.window[place] = scratch.window[place - 1]
         place -= 1
@@ -196,7 +197,7 @@ def put_off_the_homeless(scratch: Scratch, m: int) -> None:
     state, away = scratch.state, False
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         away = away or state.server[state.own[i]].closed > 0
-    for at in range(scratch.game[0].num_waiting if away else 0):
+    for at in range(scratch.scalars[0].num_waiting if away else 0):
         row = scratch.waiting[at]
         gang = scratch.job[row.job].gang
         if waits_in(scratch, at, m) and most_workers(scratch, row.job, m, False) < gang:
@@ -207,7 +208,7 @@ def put_off_the_homeless(scratch: Scratch, m: int) -> None:
 def look_at_window(scratch: Scratch, m: int) -> None:
     """What the features that look ahead need to know of the window of partition `m`."""
     forget_gangs(scratch.ahead)
-    for i in range(scratch.game[0].num_window):
+    for i in range(scratch.scalars[0].num_window):
         list_gang(scratch.ahead, scratch.job[scratch.waiting[scratch.window[i]].job].gang, m)
     if len(scratch.partition) > 1:
         _measure_starts(scratch)
@@ -224,7 +225,7 @@ def _measure_starts(scratch: Scratch) -> None:
     for target in range(len(scratch.partition)):
         _measure_line(scratch, target)
         done = 0
-        for i in range(scratch.game[0].num_window):
+        for i in range(scratch.scalars[0].num_window):
             at = scratch.window[scratch.by_key[i]]
             while done < scratch.line_count[target] and _is_before(
                 scratch, scratch.line[target, done], at
@@ -242,7 +243,7 @@ def _measure_starts(scratch: Scratch) -> None:
 @kernel
 def _sort_window(scratch: Scratch) -> None:
     """Let `by_key` be the places of the window by key; in the window old jobs come first."""
-    for i in range(scratch.game[0].num_window):
+    for i in range(scratch.scalars[0].num_window):
         at = i
         while at > 0 and _is_before(
             scratch, scratch.window[i], scratch.window[scratch.by_key[at - 1]]
@@ -256,7 +257,7 @@ def _sort_window(scratch: Scratch) -> None:
 def _measure_line(scratch: Scratch, m: int) -> None:
     """Fill `line` of partition `m` with its first waiting rows by key."""
     most, count = scratch.line.shape[1], 0
-    for at in range(scratch.game[0].num_waiting):
+    for at in range(scratch.scalars[0].num_waiting):
         if not waits_in(scratch, at, m):
             continue
         place = count

@@ -1,4 +1,4 @@
-"""Random legal games round by round, with what every agent saw."""
+"""Random legal runs round by round, with what every agent saw."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from marl.env.actions import FORWARD, MODES, SUSPEND
-from marl.env.game import Game
 from marl.env.layout import NEEDS, CodecRules, Observation, layout_for
 from marl.env.plays import Rounds
+from marl.env.world import World
 from sim.decision import Decision
 from sim.jobs import JobTable
 from sim.simulator import Simulator
 from sim.view import ClusterView
-from tests.marl.games import any_legal
+from tests.marl.worlds import any_legal
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Round:
         return count
 
 
-def play(game: Game, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[Round]:
-    """A random legal game, round by round; check a round before asking for the next."""
+def play(world: World, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[Round]:
+    """A random legal world, round by round; check a round before asking for the next."""
     rng = np.random.default_rng(seed)
-    simulator = game.simulator(jobs)
+    simulator = world.simulator(jobs)
     views = simulator.views(NEEDS)
-    layout = layout_for(game.topology, game.partition_of_server, rules)
+    layout = layout_for(world.topology, world.partition_of_server, rules)
     rounds = Rounds(layout=layout, rules=rules)
     rounds.restart()
     while simulator.advance():

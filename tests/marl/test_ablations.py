@@ -12,8 +12,8 @@ import yaml
 
 from gnn.encoder import HierarchicalEncoder
 from gpuyard.launch.errors import ConfigError
-from marl.env.game import without_interference
 from marl.env.layout import Observation
+from marl.env.world import without_interference
 from marl.policy.build import (
     ENCODERS,
     PolicyFileError,
@@ -27,7 +27,7 @@ from marl.policy.build import (
 )
 from marl.policy.pair_score import stack
 from sim.jobs import JobTable
-from tests.marl.games import CONF, MIXED_JOBS, RULES, any_legal, env_of, mixed_game
+from tests.marl.worlds import CONF, MIXED_JOBS, RULES, any_legal, env_of, mixed_world
 from tests.sim.worlds import Job, job_table
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
@@ -38,7 +38,7 @@ OTHERS = [Job(0, gang, 700, 700, gang, 1) for gang in (1, 2, 3)]
 def first_seen(jobs: JobTable, **rules: bool) -> Observation:
     """By the agent of partition 0, at time 0."""
     given = replace(RULES, only_placeable=False, **rules)
-    env = env_of(mixed_game(), lambda _: jobs, everyone=True, rules=given)
+    env = env_of(mixed_world(), lambda _: jobs, everyone=True, rules=given)
     return env.reset(seed=0)[0][env.possible_agents[0]]
 
 
@@ -56,7 +56,7 @@ def test_a_blind_agent_sees_nothing_of_others_but_that_jobs_may_go_there():
 
 
 def test_blind_agents_still_forward():
-    env = env_of(mixed_game(), MIXED_JOBS, rules=replace(RULES, blind_peers=True))
+    env = env_of(mixed_world(), MIXED_JOBS, rules=replace(RULES, blind_peers=True))
     rng, sent = np.random.default_rng(0), 0
     observations, _ = env.reset(seed=3)
     while env.agents:
@@ -67,7 +67,7 @@ def test_blind_agents_still_forward():
 
 
 def test_with_no_forwards_allowed_none_is_legal():
-    env = env_of(mixed_game(max_forwards=0), MIXED_JOBS)
+    env = env_of(mixed_world(max_forwards=0), MIXED_JOBS)
     rng = np.random.default_rng(0)
     observations, _ = env.reset(seed=3)
     while env.agents:
@@ -89,11 +89,11 @@ def test_only_a_shared_critic_hears_of_others(critic: str):
 
 
 def test_without_interference_neighbours_cost_nothing_and_memory_stays():
-    game = mixed_game()
-    free = without_interference(game)
+    world = mixed_world()
+    free = without_interference(world)
     assert (free.physics.pairs.slowdown == 1.0).all()
-    assert np.array_equal(free.physics.pairs.feasible, game.physics.pairs.feasible)
-    assert free.belief is game.belief
+    assert np.array_equal(free.physics.pairs.feasible, world.physics.pairs.feasible)
+    assert free.belief is world.belief
 
 
 @pytest.mark.parametrize("name", ENCODERS)

@@ -8,7 +8,7 @@ import pytest
 from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv
 from sim.jobs import JobTable
-from tests.marl.games import MIXED_JOBS, RULES, any_legal, env_of, mixed_game
+from tests.marl.worlds import MIXED_JOBS, RULES, any_legal, env_of, mixed_world
 from tests.sim.worlds import Job, job_table
 
 OWN = [Job(0, 2, 500, 500, 0, 0), Job(0, 4, 300, 300, 1, 0), Job(0, 1, 900, 900, 2, 0)]
@@ -17,7 +17,7 @@ OTHERS = [Job(0, gang, 700, 700, gang, 1) for gang in (1, 2, 3)]
 
 def first_seen(jobs: JobTable, *, alone: bool) -> Observation:
     """By the agent of partition 0, at time 0."""
-    env = env_of(mixed_game(), lambda _: jobs, everyone=True, rules=replace(RULES, alone=alone))
+    env = env_of(mixed_world(), lambda _: jobs, everyone=True, rules=replace(RULES, alone=alone))
     return env.reset(seed=0)[0][env.possible_agents[0]]
 
 
@@ -52,7 +52,7 @@ def sends_offered(env: SchedulingEnv) -> int:
 
 def test_nobody_is_sent_away():
     alone, together = (
-        sends_offered(env_of(mixed_game(), MIXED_JOBS, rules=replace(RULES, alone=alone)))
+        sends_offered(env_of(mixed_world(), MIXED_JOBS, rules=replace(RULES, alone=alone)))
         for alone in (True, False)
     )
     assert alone == 0

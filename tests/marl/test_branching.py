@@ -14,7 +14,7 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
 from sim.simulator import Simulator
-from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
+from tests.marl.worlds import RULES, RandomJobs, loud_policy, mixed_world
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 JOBS = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=3000.0)
@@ -28,7 +28,7 @@ TEACHING = Teaching(
 
 
 def simulator() -> Simulator:
-    return mixed_game(2).simulator(JOBS(3))
+    return mixed_world(2).simulator(JOBS(3))
 
 
 def branched(policy: PairScorePolicy, seed: int = 0, **given: float) -> Contrasts:

@@ -27,9 +27,9 @@ from marl.rllib.checkpoint import (
     seal,
 )
 from marl.training.spec import CheckpointError
-from tests.marl.games import RULES
 from tests.marl.test_rllib import POLICY, arguments
 from tests.marl.trainings import Training, curve
+from tests.marl.worlds import RULES
 
 MAKER = Maker("PPO", {"hidden_dim": 8}, "2.60.0")
 EVERY = 3  # iterations between checkpoints of the killed training

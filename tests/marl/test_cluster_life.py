@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marl.env.actions import MODES
-from marl.env.game import Game
 from marl.env.layout import NEEDS, CodecRules, Observation
 from marl.env.observe import begin_turn
 from marl.env.scheduling_env import SchedulingEnv
+from marl.env.world import World
 from marl.rllib.algorithm import RllibSchedulingEnv
 from sim.errors import SimulationError
 from sim.jobs import ANY_TYPE, Attempts, Demands, Fates, JobTable, Precedence
@@ -20,18 +20,18 @@ from sim.run import Kind
 from sim.scoring.window import refresh
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
-from tests.marl.games import (
+from tests.marl.playing import forwards_of, play, starts_of, tried
+from tests.marl.worlds import (
     MIXED_JOBS,
     RULES,
     RandomJobs,
     any_legal,
     env_of,
-    game_of,
-    mixed_game,
+    mixed_world,
     rich_physics,
     rollout,
+    world_of,
 )
-from tests.marl.playing import forwards_of, play, starts_of, tried
 from tests.oracle.cases import Case, cases
 from tests.oracle.room import Room
 from tests.sim.worlds import Job, cluster, job_table, physics_of, rules_of
@@ -49,11 +49,11 @@ def asking(count: int, **columns: Any) -> Demands:
     return Demands(**{key: np.full(count, value) for key, value in (plain | columns).items()})
 
 
-def seen_bytes(game: Game, jobs: JobTable, seed: int) -> list[bytes]:
-    """What all agents see in a random game."""
+def seen_bytes(world: World, jobs: JobTable, seed: int) -> list[bytes]:
+    """What all agents see in a random world."""
     return [
         observation[key].tobytes()
-        for now in play(game, jobs, RULES, seed)
+        for now in play(world, jobs, RULES, seed)
         for _, observation in sorted(now.seen.items())
         for key in sorted(observation)
     ]
@@ -61,17 +61,17 @@ def seen_bytes(game: Game, jobs: JobTable, seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_outages_to_come_and_demands_that_bind_nothing_change_no_bit(seed: int):
-    jobs, game = MIXED_JOBS(seed), mixed_game()
-    plain = seen_bytes(game, jobs, seed)
+    jobs, world = MIXED_JOBS(seed), mixed_world()
+    plain = seen_bytes(world, jobs, seed)
     assert len(plain) > 100
-    later = replace(game, outages=absent((1e9, 0, Change.FAIL), (2e9, 0, Change.OPEN)))
+    later = replace(world, outages=absent((1e9, 0, Change.FAIL), (2e9, 0, Change.OPEN)))
     assert seen_bytes(later, jobs, seed) == plain
     modest = replace(jobs, demands=asking(len(jobs), cpu_milli=1, memory_mib=1, type_mask=3))
-    assert seen_bytes(game, modest, seed) == plain
+    assert seen_bytes(world, modest, seed) == plain
     roomy = replace(
-        game.topology, server_cpu_milli=np.full(8, 1000), server_memory_mib=np.full(8, 1000)
+        world.topology, server_cpu_milli=np.full(8, 1000), server_memory_mib=np.full(8, 1000)
     )
-    assert seen_bytes(replace(game, topology=roomy), modest, seed) == plain
+    assert seen_bytes(replace(world, topology=roomy), modest, seed) == plain
 
 
 def without(topology: Topology, server: int) -> Topology:
@@ -90,17 +90,17 @@ def without(topology: Topology, server: int) -> Topology:
     )
 
 
-def first_sights(game: Game, jobs: JobTable, rules: CodecRules) -> list[dict[int, Observation]]:
+def first_sights(world: World, jobs: JobTable, rules: CodecRules) -> list[dict[int, Observation]]:
     """What agents see in the first rounds of each decision, if they start what they can."""
-    return [now.seen for now in play(game, jobs, rules, 3) if now.seen]
+    return [now.seen for now in play(world, jobs, rules, 3) if now.seen]
 
 
 def test_a_server_that_is_away_is_not_there():
     # Partition 0 owns servers 0 to 3; the last of them is away all the time. What every agent sees
-    # in a game of equal choices is what it sees in a cluster built without that server.
+    # in a world of equal choices is what it sees in a cluster built without that server.
     whole = cluster(8, 2, servers_per_rack=2, types=("x", "y"))
     physics = rich_physics(whole)
-    away = game_of(whole, 2, physics=physics, outages=absent((0.0, 3, Change.CLOSE)))
+    away = world_of(whole, 2, physics=physics, outages=absent((0.0, 3, Change.CLOSE)))
     small = replace(
         away,
         topology=without(whole, 3),
@@ -123,9 +123,9 @@ def test_a_partition_without_a_server_sends_its_jobs_away_and_divides_by_nothing
     # there meanwhile can only leave, although its home has as many GPUs.
     topology = cluster(2, 2, servers_per_rack=1)
     changes = absent((5.0, 0, Change.FAIL), (50.0, 0, Change.OPEN))
-    game = game_of(topology, 2, physics=physics_of(topology), outages=changes, max_forwards=1)
+    world = world_of(topology, 2, physics=physics_of(topology), outages=changes, max_forwards=1)
     trace = job_table([Job(0, 1, 3, home=1), Job(10, 2, 4)])
-    now = next(now for now in play(game, trace, RULES, 0) if now.view.now_s == 10)
+    now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 10)
     assert not starts_of(now, 0).any()
     assert forwards_of(now, 0)[0].tolist() == [False, True]
     seen = now.seen[0]
@@ -141,10 +141,10 @@ def test_nobody_is_forced_to_start_or_to_forward_where_servers_are_away():
     topology = cluster(2, 2, servers_per_rack=1)
     changes = absent((5.0, 0, Change.FAIL), (6.0, 1, Change.FAIL), (50.0, 0, Change.OPEN))
     rules = replace(RULES, patience_s=1.0, only_placeable=False)
-    game = game_of(topology, 2, physics=physics_of(topology), outages=changes)
+    world = world_of(topology, 2, physics=physics_of(topology), outages=changes)
     trace = job_table([Job(10, 2, 4), Job(60, 1, 4, home=1)])
     trace = replace(trace, fates=Fates(np.zeros(2, int), np.array([np.inf, 5.0])))
-    rounds = iter(play(game, trace, rules, 0))
+    rounds = iter(play(world, trace, rules, 0))
     arrival = next(rounds)
     assert (arrival.view.now_s, arrival.seen) == (10.0, {})
     back = next(rounds)
@@ -157,10 +157,10 @@ def test_jobs_that_only_absent_servers_can_hold_do_not_fill_the_window():
     # One place in the window. A (gang of 4, the shorter) needs both servers, server 1 is away.
     topology = cluster(2, 2)
     changes = absent((0.0, 1, Change.CLOSE), (30.0, 1, Change.OPEN))
-    game = game_of(topology, 1, physics=physics_of(topology), outages=changes)
+    world = world_of(topology, 1, physics=physics_of(topology), outages=changes)
     trace = job_table([Job(1, 4, 5), Job(1, 2, 10)])
     rules = replace(RULES, window=1)
-    run = [now for now in play(game, trace, rules, 0) if now.seen and not now.pressed]
+    run = [now for now in play(world, trace, rules, 0) if now.seen and not now.pressed]
     assert [int(np.round(2 ** (now.seen[0]["jobs"][0, 1] * 4))) for now in run] == [2, 4]
     assert [now.view.now_s for now in run] == [1.0, 30.0]
 
@@ -170,9 +170,9 @@ def test_forwards_lead_to_servers_of_the_right_type_only():
     topology = cluster(3, 1, servers_per_rack=1, types=("x", "y"))
     kinds = replace(topology, server_gpu_type=np.array([0, 0, 1]))
     physics = physics_of(kinds, compute_s=(1.0, 1.0))
-    game = game_of(kinds, 3, physics=physics, max_tenants=1)
+    world = world_of(kinds, 3, physics=physics, max_tenants=1)
     trace = replace(job_table([Job(0, 1, 5, home=2)]), demands=asking(1, type_mask=1))
-    first = next(iter(play(game, trace, RULES, 0)))
+    first = next(iter(play(world, trace, RULES, 0)))
     assert not starts_of(first, 2).any()
     assert forwards_of(first, 2)[0].tolist() == [True, True, False]
 
@@ -181,12 +181,13 @@ def test_parts_of_a_gpu_share_up_to_the_whole_and_cost_by_their_part():
     # A (400) runs on the only GPU; B (500) may join, C (700) may not: at most a GPU in all.
     topology = cluster(1, 1)
     physics = physics_of(topology, slowdown=((2.0,),))
-    game = replace(
-        game_of(topology, 1, physics=physics), rules=rules_of(max_tenants=2, gpu_oversubscription=1)
+    world = replace(
+        world_of(topology, 1, physics=physics),
+        rules=rules_of(max_tenants=2, gpu_oversubscription=1),
     )
     trace = job_table([Job(0, 1, 50), Job(5, 1, 9, 9.0), Job(5, 1, 10, 10.0)])
     trace = replace(trace, demands=asking(3, gpu_milli=np.array([400, 500, 700])))
-    now = next(now for now in play(game, trace, RULES, 0) if now.view.now_s == 5)
+    now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 5)
     assert starts_of(now, 0)[:, 0].tolist() == [[False, True], [False, False], *[[False] * 2] * 2]
     row = now.seen[0]["pairs"][0, 0, 1]
     assert np.exp(row[3:5]).tolist() == pytest.approx([1.4, 1.5])  # beside 400; A beside 500
@@ -194,9 +195,9 @@ def test_parts_of_a_gpu_share_up_to_the_whole_and_cost_by_their_part():
 
 def life_env(case: Case, everyone: bool, patience_s: float) -> SchedulingEnv:
     """An environment that plays one case over and over."""
-    game = Game(**{key: value for key, value in case.arguments().items() if key != "jobs"})
+    world = World(**{key: value for key, value in case.arguments().items() if key != "jobs"})
     rules = CodecRules(window=5, only_placeable=False, sharing=True, patience_s=patience_s)
-    return env_of(game, lambda _: case.jobs, everyone=everyone, scale_s=1.0, rules=rules)
+    return env_of(world, lambda _: case.jobs, everyone=everyone, scale_s=1.0, rules=rules)
 
 
 def owed_s(env: SchedulingEnv) -> float:
@@ -222,7 +223,9 @@ def nobody_could_start(env: SchedulingEnv) -> None:
     refresh(scratch)
     for at in range(view.num_partitions):
         begin_turn(scratch, at)
-        for job in scratch.waiting["job"][scratch.window[: scratch.game["num_window"][0]]].tolist():
+        for job in scratch.waiting["job"][
+            scratch.window[: scratch.scalars["num_window"][0]]
+        ].tolist():
             gang = int(view.jobs.num_gpus[job])
             assert len(Room(view).pick(job, every, at, view.tenant.shape[1], gang)) < gang
 
@@ -260,10 +263,10 @@ def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyo
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(most_partitions=3, most_jobs=14, life=True), st.integers(0, 99))
 def test_every_start_that_is_legal_is_offered_and_accepted(case: Case, seed: int):
-    game = Game(**{key: value for key, value in case.arguments().items() if key != "jobs"})
+    world = World(**{key: value for key, value in case.arguments().items() if key != "jobs"})
     rules = CodecRules(window=4, only_placeable=False, sharing=True, patience_s=1e9)
     try:
-        for now in play(game, case.jobs, rules, seed):
+        for now in play(world, case.jobs, rules, seed):
             for agent, observation in now.seen.items():
                 for action in np.flatnonzero(observation["action_mask"][:-1]).tolist():
                     tried(now.simulator, now.rounds.decide(now.view, {agent: action}))
@@ -300,8 +303,8 @@ def hand_env(trace: JobTable, outages: Outages | None = None) -> SchedulingEnv:
     """One GPU, no sharing, one agent that is paid -1 a second of delay."""
     topology = cluster(1, 1)
     given = {} if outages is None else {"outages": outages}
-    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1, **given)
-    return env_of(game, lambda _: trace, scale_s=1.0)
+    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1, **given)
+    return env_of(world, lambda _: trace, scale_s=1.0)
 
 
 def test_a_withdrawal_ends_the_delay():
@@ -339,6 +342,6 @@ def test_an_episode_in_which_nobody_chooses_ends_at_its_first_step_or_is_passed_
     assert env.step({"agent_0": env.layout.wait})[2] == {"agent_0": True}
     tables = iter([gone, gone, RandomJobs(3, 1, 1, 10.0)(0)])
     topology = cluster(1, 1)
-    game = game_of(topology, 1, physics=rich_physics(topology), max_tenants=1)
-    wrapped = RllibSchedulingEnv(env_of(game, lambda _: next(tables)), seed=0, first_cut_frac=1.0)
+    world = world_of(topology, 1, physics=rich_physics(topology), max_tenants=1)
+    wrapped = RllibSchedulingEnv(env_of(world, lambda _: next(tables)), seed=0, first_cut_frac=1.0)
     assert set(wrapped.reset()[0]) == {"agent_0"}

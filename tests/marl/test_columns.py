@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from sim.scoring.table import OfContext, OfForward, OfGpu, OfJob, OfPair, OfPeer, OfServer
-from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import play
+from tests.marl.worlds import RULES, RandomJobs, mixed_world
 
 GROUPS = {
     "jobs": OfJob, "pairs": OfPair, "gpus": OfGpu, "servers": OfServer, "peers": OfPeer,
@@ -18,7 +18,7 @@ def test_every_column_of_an_observation_differs_somewhere():
     low: dict[str, np.ndarray] = {}
     high: dict[str, np.ndarray] = {}
     jobs = RandomJobs(count=60, partitions=2, most_gpus=6, span_s=2000.0)(1)
-    for now in play(mixed_game(2, [1, 3, 2]), jobs, replace(RULES, patience_s=300.0), 1):
+    for now in play(mixed_world(2, [1, 3, 2]), jobs, replace(RULES, patience_s=300.0), 1):
         for seen in now.seen.values():
             for key, group in GROUPS.items():
                 rows = seen[key].reshape(-1, len(group))

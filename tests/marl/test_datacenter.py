@@ -11,8 +11,8 @@ from marl.env.layout import Observation
 from marl.policy.build import PolicySpec
 from marl.policy.pair_score import stack
 from sim.scoring.table import OfGpu, OfServer
-from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
 from tests.marl.playing import play
+from tests.marl.worlds import RULES, RandomJobs, loud_policy, mixed_world
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0, datacenter=True)
 WHOLE = replace(RULES, datacenter=True, only_placeable=False)
@@ -25,7 +25,7 @@ def moments(**rules: bool) -> list[tuple[int, Observation]]:
     """Agents and what they see, where they have many choices."""
     found = [
         (agent, seen)
-        for now in play(mixed_game(3), JOBS(1), replace(WHOLE, **rules), 1)
+        for now in play(mixed_world(3), JOBS(1), replace(WHOLE, **rules), 1)
         for agent, seen in now.seen.items()
         if seen["action_mask"].sum() >= 5
     ]
@@ -35,7 +35,7 @@ def moments(**rules: bool) -> list[tuple[int, Observation]]:
 
 def test_an_agent_sees_of_each_partition_what_its_agent_sees():
     compared = 0
-    for now in play(mixed_game(3, [1, 3, 2]), JOBS(1), WHOLE, 1):
+    for now in play(mixed_world(3, [1, 3, 2]), JOBS(1), WHOLE, 1):
         everyone = now.rounds.observe(now.view, everyone=True)
         for seen in now.seen.values():
             for m, own in everyone.items():

@@ -19,7 +19,7 @@ from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.schedulers.marl import MarlScheduler
 from sim.run import Run
 from sim.simulator import simulate
-from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, loud_policy, mixed_game
+from tests.marl.worlds import MIXED_JOBS, RULES, RandomJobs, env_of, loud_policy, mixed_world
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
@@ -39,7 +39,7 @@ def log_bytes(run: Run) -> bytes:
 def deployed(folder: Path, seed: int, partitions: int = 2, untrained: bool = False) -> Run:
     jobs = replace(MIXED_JOBS, partitions=partitions)(seed)
     scheduler = MarlScheduler(checkpoint=str(folder), untrained=untrained)
-    return simulate(mixed_game(partitions).simulator(jobs), scheduler, seed, None)
+    return simulate(mixed_world(partitions).simulator(jobs), scheduler, seed, None)
 
 
 def greedy_episode(env: SchedulingEnv, policy: PairScorePolicy) -> None:
@@ -54,7 +54,7 @@ def greedy_episode(env: SchedulingEnv, policy: PairScorePolicy) -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_scheduler_decides_as_the_environment_trains(folder: Path, seed: int, everyone: bool):
     jobs = MIXED_JOBS(seed)
-    env = env_of(mixed_game(), lambda _: jobs, everyone=everyone)
+    env = env_of(mixed_world(), lambda _: jobs, everyone=everyone)
     greedy_episode(env, load_policy(folder, 2)[0])
     trained = env.turns.simulator.outcome("env", 0, 0.0, 0.0)
     assert log_bytes(trained) == log_bytes(deployed(folder, seed))
@@ -75,7 +75,7 @@ def test_a_saved_policy_decides_the_same(folder: Path, tmp_path: Path):
 def test_one_set_of_weights_runs_on_any_number_of_agents(folder: Path, partitions: int):
     jobs = RandomJobs(count=20, partitions=partitions, most_gpus=3, span_s=2000.0)(0)
     scheduler = MarlScheduler(checkpoint=str(folder), untrained=False)
-    run = simulate(mixed_game(partitions).simulator(jobs), scheduler, 0, None)
+    run = simulate(mixed_world(partitions).simulator(jobs), scheduler, 0, None)
     assert np.isfinite(run.finish_s).all()
     assert scheduler.name == "marl"
 

@@ -12,8 +12,8 @@ from marl.policy.build import PolicyFileError, build_policy, load_policy, read_s
 from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import greedy
 from sim.simulator import simulate
-from tests.marl.games import MIXED_JOBS, RULES, env_of, game_of, loud_policy, mixed_game
 from tests.marl.test_lockstep import SPEC, events
+from tests.marl.worlds import MIXED_JOBS, RULES, env_of, loud_policy, mixed_world, world_of
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 EVERY_TEN = replace(RULES, interval_s=10.0)
@@ -23,7 +23,7 @@ JOBS = [Job(0, 1, 14), Job(3, 1, 2), Job(4, 1, 5), Job(20, 1, 3)]
 
 def one_server():
     topology = cluster(1, 2)
-    return game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    return world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
 
 
 class Clock:
@@ -61,8 +61,8 @@ def test_without_an_interval_agents_always_act():
 
 def first_legal(rules: CodecRules) -> dict[str, float]:
     """When the jobs start and finish if agents take the first legal action."""
-    game = one_server()
-    env = env_of(game, lambda _: job_table(JOBS), rules=rules)
+    world = one_server()
+    env = env_of(world, lambda _: job_table(JOBS), rules=rules)
     observations, _ = env.reset(seed=0)
     state = env.turns.simulator.state
     while env.agents:
@@ -90,17 +90,17 @@ def policy_in(folder, rules: CodecRules) -> MarlScheduler:
 @pytest.mark.parametrize("rules", [EVERY_TEN, replace(RULES, granularity=WORKER),
                                    replace(EVERY_TEN, granularity=WORKER)])  # fmt: skip
 def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rules: CodecRules):
-    scheduler, game = policy_in(tmp_path, rules), mixed_game(2)
+    scheduler, world = policy_in(tmp_path, rules), mixed_world(2)
     windows = [MIXED_JOBS(seed) for seed in range(3)]
-    together = scheduler.play_together([game.simulator(jobs) for jobs in windows], 0)
+    together = scheduler.play_together([world.simulator(jobs) for jobs in windows], 0)
     teacher = greedy(load_policy(tmp_path, 2)[0])
     for run, jobs in zip(together, windows, strict=True):
-        alone = simulate(game.simulator(jobs), scheduler, 0, None)
+        alone = simulate(world.simulator(jobs), scheduler, 0, None)
         assert events(run) == events(alone)
         assert np.isfinite(run.finish_s).all()
         if rules.interval_s > 0:
             assert (run.start_s % rules.interval_s == 0).all()
-        env = env_of(game, lambda _, jobs=jobs: jobs, rules=rules)
+        env = env_of(world, lambda _, jobs=jobs: jobs, rules=rules)
         observations, _ = env.reset(seed=0)
         state = env.turns.simulator.state
         while env.agents:

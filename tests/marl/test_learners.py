@@ -16,8 +16,8 @@ from marl.rllib.algorithm import LazyCategorical, build_ppo
 from marl.rllib.array_runner import Fragment
 from marl.rllib.cluster import SHARED
 from marl.training.spec import LocalRay, RayError
-from tests.marl.games import CONF
 from tests.marl.test_rllib import PPO, arguments, sampled
+from tests.marl.worlds import CONF
 
 pytestmark = pytest.mark.ray
 

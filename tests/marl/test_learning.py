@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from marl.env.game import Game
 from marl.env.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv
+from marl.env.world import World
 from marl.policy.build import PolicySpec, build_policy, save_policy
 from marl.policy.pair_score import PairScorePolicy, stack
 from marl.schedulers.marl import MarlScheduler
 from sim.jobs import JobTable
 from sim.simulator import simulate
-from tests.marl.games import any_legal, env_of, game_of, ppo_spec, total_rewards
+from tests.marl.worlds import any_legal, env_of, ppo_spec, total_rewards, world_of
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 pytestmark = pytest.mark.ray
@@ -60,12 +60,12 @@ class Bursts:
         return float((2.0 * bursts[:, 0] + bursts[:, 1] + bursts[:, 2]).mean() / 3.0)
 
 
-def two_gpus() -> Game:
+def two_gpus() -> World:
     topology = cluster(2, 1, servers_per_rack=1)
-    return game_of(topology, 2, physics=physics_of(topology), max_tenants=1)
+    return world_of(topology, 2, physics=physics_of(topology), max_tenants=1)
 
 
-GAME, BURSTS, RULES = (
+WORLD, BURSTS, RULES = (
     two_gpus(),
     Bursts(20),
     CodecRules(window=4, only_placeable=True, sharing=False, patience_s=1e9),
@@ -94,7 +94,7 @@ UNSEEN = range(10_000, 10_005)  # episodes' seeds in training are drawn from 2^3
 
 
 def make_env() -> SchedulingEnv:
-    return env_of(GAME, BURSTS, rules=RULES, own_weight=0.5, scale_s=100.0)
+    return env_of(WORLD, BURSTS, rules=RULES, own_weight=0.5, scale_s=100.0)
 
 
 def fresh(seed: int) -> PairScorePolicy:
@@ -109,7 +109,7 @@ def over_best(policy: PairScorePolicy, folder: Path) -> float:
     ratios = []
     for seed in UNSEEN:
         jobs = BURSTS(seed)
-        run = simulate(GAME.simulator(jobs), scheduler, 0, None)
+        run = simulate(WORLD.simulator(jobs), scheduler, 0, None)
         ratios.append(float((run.finish_s - jobs.submit_s).mean()) / BURSTS.best_jct_s(seed))
     return float(np.mean(ratios))
 
@@ -118,7 +118,7 @@ def played_over_best(act: Callable[[str, Observation], int]) -> float:
     """The same for a player in the environment, who may toss coins."""
     ratios = []
     for seed in UNSEEN:
-        env = env_of(GAME, lambda _, seed=seed: BURSTS(seed), rules=RULES)
+        env = env_of(WORLD, lambda _, seed=seed: BURSTS(seed), rules=RULES)
         _, jct_s = total_rewards(env, act, 0)
         ratios.append(jct_s / BURSTS.best_jct_s(seed))
     return float(np.mean(ratios))

@@ -17,8 +17,8 @@ from sim.scoring.room import count_usable, fill_outwards
 from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
 from sim.scoring.window import choose_window, look_at_window, refresh
-from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of
+from tests.marl.worlds import RULES, RandomJobs, mixed_world
 from tests.sim.test_layer import drawn
 
 RNG = np.random.default_rng(5)
@@ -97,8 +97,8 @@ def test_the_prior_scores_as_the_linear_score(
     rules = replace(RULES, **rest)
     for seed in range(2):
         jobs = RandomJobs(count=25, partitions=partitions, most_gpus=4, span_s=900.0)(seed)
-        game = mixed_game(partitions, sizes, max_forwards=max_forwards)
-        for now in play(game, jobs, rules, seed):
+        world = mixed_world(partitions, sizes, max_forwards=max_forwards)
+        for now in play(world, jobs, rules, seed):
             for agent in now.seen:
                 more = compare(now, agent, rest)
                 starts, sends = starts + more[0], sends + more[1]
@@ -112,7 +112,7 @@ def test_with_layers_it_scores_as_the_linear_score_with_layers():
     jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(0)
     counts = [
         compare(now, agent, NO_REST, LAYERED)
-        for now in play(mixed_game(2), jobs, RULES, 0)
+        for now in play(mixed_world(2), jobs, RULES, 0)
         for agent in now.seen
     ]
     assert np.sum(counts, axis=0).min() > 10
@@ -138,7 +138,7 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
     seen = []
     for seed in range(6):
         jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(seed)
-        for now in play(mixed_game(2), jobs, RULES, seed):
+        for now in play(mixed_world(2), jobs, RULES, seed):
             for agent in now.seen:
                 plan, window = plan_of(now), now.window(agent)
                 scratch = plan.scratch
@@ -160,7 +160,7 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
 def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
     jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(0)
     pushed = 0
-    for now in play(mixed_game(2), jobs, RULES, 0):
+    for now in play(mixed_world(2), jobs, RULES, 0):
         for observation in now.seen.values():
             module = LinearPrior()
             module.take(ScoreWeights(np.full(len(StartWeight), -3.0), FORWARD))
@@ -183,7 +183,7 @@ def test_a_fresh_network_with_a_prior_is_the_prior():
     policy = build_policy(PolicySpec(**SIZES, prior_scale=2.5), 4)
     policy.prior.take(ScoreWeights(START, FORWARD))
     jobs = RandomJobs(count=10, partitions=2, most_gpus=4, span_s=900.0)(0)
-    now = next(iter(play(mixed_game(2), jobs, RULES, 0)))
+    now = next(iter(play(mixed_world(2), jobs, RULES, 0)))
     batch = stack(list(now.seen.values()))
     logits = policy(batch).logits
     starts, forwards, _ = policy.prior(batch)

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marl.env.game import Game
 from marl.env.layout import NEEDS, Layout, Observation, inside_graph, layout_for
 from marl.env.plays import Rounds
+from marl.env.world import World
 from marl.policy.build import PolicySpec, load_policy, save_policy
 from marl.schedulers.marl import MarlScheduler
 from sim.decision import Decision, Start
@@ -16,7 +16,7 @@ from sim.simulator import simulate
 from sim.topology.generators import leaf_spine
 from sim.topology.outages import Change
 from sim.topology.topology import Topology
-from tests.marl.games import MIXED_JOBS, RULES, game_of, loud_policy, mixed_game
+from tests.marl.worlds import MIXED_JOBS, RULES, loud_policy, mixed_world, world_of
 from tests.sim.worlds import Job, changes, job_table, physics_of
 
 LINKED = replace(RULES, links=True)
@@ -35,14 +35,14 @@ def described() -> Topology:
     )  # fmt: skip
 
 
-def layout_of(game: Game, links: bool) -> Layout:
-    return layout_for(game.topology, game.partition_of_server, replace(RULES, links=links))
+def layout_of(world: World, links: bool) -> Layout:
+    return layout_for(world.topology, world.partition_of_server, replace(RULES, links=links))
 
 
-def after(game: Game, jobs: list[Job], *starts: tuple[int, list[int]]) -> list[Observation]:
+def after(world: World, jobs: list[Job], *starts: tuple[int, list[int]]) -> list[Observation]:
     """What the agents see at time 0 once jobs have started on the given GPUs."""
-    simulator = game.simulator(job_table(jobs))
-    views, layout = simulator.views(NEEDS), layout_of(game, links=True)
+    simulator = world.simulator(job_table(jobs))
+    views, layout = simulator.views(NEEDS), layout_of(world, links=True)
     rounds = Rounds(layout=layout, rules=LINKED)
     rounds.restart()
     simulator.advance()
@@ -63,16 +63,16 @@ def test_the_graph_inside_a_server_by_hand():
 
 
 def test_a_topology_that_says_nothing_has_no_edges():
-    graph = inside_graph(mixed_game().topology)
+    graph = inside_graph(mixed_world().topology)
     assert (graph.ends == -1).all()
 
 
 def test_a_link_is_loaded_by_the_share_of_time_for_which_its_jobs_communicate():
     """A step computes for 1 s; over 2 servers it communicates 0.25 s, over 3 servers 1 s."""
     topology = described()
-    game = game_of(topology, 1, physics=physics_of(topology, server_s=(0, 0, 0.25, 1.0, 1.0)))
+    world = world_of(topology, 1, physics=physics_of(topology, server_s=(0, 0, 0.25, 1.0, 1.0)))
     jobs = [Job(0, 2, 100, 100, 0, 0), Job(0, 3, 100, 100, 0, 0), Job(0, 2, 100, 100, 0, 0)]
-    (seen,) = after(game, jobs, (0, [0, 4]), (1, [1, 5, 8]), (2, [2, 3]))
+    (seen,) = after(world, jobs, (0, [0, 4]), (1, [1, 5, 8]), (2, [2, 3]))
     links = seen["server_links"]
     np.testing.assert_allclose(links[:, 2], [0.2 + 0.5, 0.2 + 0.5, 0.5, 0.0], rtol=1e-6)  # NICs
     np.testing.assert_allclose(links[:, 3], 0.5, rtol=1e-6)  # job 1 alone leaves its rack
@@ -80,8 +80,8 @@ def test_a_link_is_loaded_by_the_share_of_time_for_which_its_jobs_communicate():
 
 
 def test_links_of_a_server_that_is_away_are_padding():
-    game = game_of(described(), 2, outages=changes((0.0, 1, Change.FAIL)))
-    here, _ = after(game, [Job(0, 1, 100, 100, 0, 0)])
+    world = world_of(described(), 2, outages=changes((0.0, 1, Change.FAIL)))
+    here, _ = after(world, [Job(0, 1, 100, 100, 0, 0)])
     assert here["servers"][:, 0].tolist() == [1, 0]
     assert (here["link_ends"][1] == -1).all()
     assert not here["server_links"][1].any()
@@ -89,19 +89,19 @@ def test_links_of_a_server_that_is_away_are_padding():
 
 
 def test_what_others_see_stays_bit_by_bit():
-    game = game_of(described(), 2)
+    world = world_of(described(), 2)
     jobs, seen = job_table([Job(0, 2, 300, 300, 1, 0), Job(0, 6, 300, 300, 2, 1)]), []
     for links in (False, True):
-        simulator = game.simulator(jobs)
+        simulator = world.simulator(jobs)
         views = simulator.views(NEEDS)
-        rounds = Rounds(layout=layout_of(game, links), rules=replace(RULES, links=links))
+        rounds = Rounds(layout=layout_of(world, links), rules=replace(RULES, links=links))
         rounds.restart()
         simulator.advance()
         seen.append(rounds.observe(views.view(), everyone=True)[0])
     plain, linked = seen
     assert linked.keys() - plain.keys() == ADDED
     assert all(np.array_equal(plain[key], linked[key]) for key in plain)
-    shapes = layout_of(game, True).shapes()
+    shapes = layout_of(world, True).shapes()
     assert {key: value.shape for key, value in linked.items()} == shapes
 
 
@@ -111,13 +111,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("game", [game_of(described(), 2), mixed_game()], ids=["told", "untold"])
-def test_a_policy_that_reads_links_plays_from_its_file(folder: Path, game: Game):
+@pytest.mark.parametrize("world", [world_of(described(), 2), mixed_world()], ids=["told", "untold"])
+def test_a_policy_that_reads_links_plays_from_its_file(folder: Path, world: World):
     _, spec, rules = load_policy(folder, 2)
     assert (spec, rules) == (SPEC, LINKED)
     scheduler = MarlScheduler(checkpoint=str(folder), untrained=False)
     jobs = MIXED_JOBS(1)
-    (together,) = scheduler.play_together([game.simulator(jobs)], 0)
-    alone = simulate(game.simulator(jobs), scheduler, 0, None)
+    (together,) = scheduler.play_together([world.simulator(jobs)], 0)
+    alone = simulate(world.simulator(jobs), scheduler, 0, None)
     assert np.isfinite(alone.finish_s).all()
     assert np.array_equal(together.finish_s, alone.finish_s)

@@ -12,7 +12,7 @@ from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
 from sim.run import Run
 from sim.simulator import simulate
-from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
+from tests.marl.worlds import RULES, RandomJobs, loud_policy, mixed_world
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
@@ -24,16 +24,16 @@ def events(run: Run) -> bytes:
 
 def test_lockstep_plays_what_the_scheduler_plays(tmp_path):
     save_policy(tmp_path, loud_policy(SPEC, 1), SPEC, RULES)
-    game = mixed_game(2)
+    world = mixed_world(2)
     sizes = (5, 40, 20)  # the runs end at different times
     windows = [
         RandomJobs(count=count, partitions=2, most_gpus=6, span_s=3000.0)(seed)
         for seed, count in enumerate(sizes)
     ]
     scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
-    together = scheduler.play_together([game.simulator(jobs) for jobs in windows], 0)
+    together = scheduler.play_together([world.simulator(jobs) for jobs in windows], 0)
     for run, jobs in zip(together, windows, strict=True):
-        alone = simulate(game.simulator(jobs), scheduler, 0, None)
+        alone = simulate(world.simulator(jobs), scheduler, 0, None)
         assert events(run) == events(alone)
         assert np.isfinite(run.finish_s).all()
     assert len({events(run) for run in together}) == len(sizes)
@@ -45,8 +45,8 @@ def test_acting_is_deciding_and_carrying_out(tmp_path: Path, encoder: str):
     save_policy(tmp_path, loud_policy(spec, 1), spec, rules)
     jobs = RandomJobs(count=20, partitions=2, most_gpus=6, span_s=3000.0)(3)
     scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
-    decided = simulate(mixed_game(2).simulator(jobs), scheduler, 0, None, compiled=False)
-    simulator = mixed_game(2).simulator(jobs)
+    decided = simulate(mixed_world(2).simulator(jobs), scheduler, 0, None, compiled=False)
+    simulator = mixed_world(2).simulator(jobs)
     views = simulator.views(scheduler.needs)
     scheduler.reset(0)
     carried_out = 0

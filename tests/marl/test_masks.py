@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marl.env.game import Game
 from marl.env.layout import NEEDS, CodecRules, layout_for
 from marl.env.plays import Rounds
-from tests.marl.games import RULES, RandomJobs, game_of, mixed_game
+from marl.env.world import World
 from tests.marl.playing import Round, forwards_of, play, starts_of, tried
+from tests.marl.worlds import RULES, RandomJobs, mixed_world, world_of
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 
@@ -21,7 +21,7 @@ def random_case(partitions: int, seed: int, only_placeable: bool, sharing: bool)
     # Four partitions have 4 GPUs each.
     if partitions == 4:
         jobs.num_gpus[jobs.num_gpus > 4] = 4
-    return mixed_game(partitions, max_forwards=seed % 4), jobs, rules
+    return mixed_world(partitions, max_forwards=seed % 4), jobs, rules
 
 
 CASES = st.tuples(st.sampled_from([1, 2, 4]), st.integers(0, 2**20), st.booleans(), st.booleans())
@@ -30,9 +30,9 @@ CASES = st.tuples(st.sampled_from([1, 2, 4]), st.integers(0, 2**20), st.booleans
 @settings(max_examples=12)
 @given(CASES)
 def test_whatever_a_mask_allows_the_simulator_accepts(drawn):
-    game, jobs, rules = random_case(*drawn)
+    world, jobs, rules = random_case(*drawn)
     accepted = 0
-    for now in play(game, jobs, rules, drawn[1]):
+    for now in play(world, jobs, rules, drawn[1]):
         for agent, observation in now.seen.items():
             for action in np.flatnonzero(observation["action_mask"][:-1]).tolist():
                 decision = now.rounds.decide(now.view, {agent: action})
@@ -45,9 +45,9 @@ def test_whatever_a_mask_allows_the_simulator_accepts(drawn):
 @settings(max_examples=25)
 @given(CASES)
 def test_whatever_is_missing_from_a_mask_is_missing_for_a_stated_reason(drawn):
-    game, jobs, rules = random_case(*drawn)
-    for now in play(game, jobs, rules, drawn[1]):
-        for agent in range(game.partitions):
+    world, jobs, rules = random_case(*drawn)
+    for now in play(world, jobs, rules, drawn[1]):
+        for agent in range(world.partitions):
             check_agent(now, agent)
 
 
@@ -140,13 +140,13 @@ def test_the_window_is_sorted_by_predicted_work_left():
     # that job F fills. E ran its estimate of 60 s out twice over: it has nothing left, yet is not
     # in the queue, because it runs.
     topology = cluster(1, 2)
-    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
     estimates = {"F": 900, "A": 500, "B": 100, "C": 300, "D": 200, "G": 400}
     trace = job_table([Job(0, 2, 50, 900.0)] + [
         Job(1, gang, 1000 - seconds, float(seconds))
         for gang, seconds in zip((1, 2, 1, 2, 1), list(estimates.values())[1:], strict=True)
     ])  # fmt: skip
-    for now in play(game, trace, RULES, 0):
+    for now in play(world, trace, RULES, 0):
         if now.view.now_s >= 50 and now.seen and len(now.view.queued) == 5:
             jobs = now.seen[0]["jobs"]
             assert np.exp(jobs[:, 3] * 2.5 + 7.0) == pytest.approx([100, 200, 300, 400], rel=1e-5)
@@ -159,11 +159,11 @@ def test_the_window_is_sorted_by_predicted_work_left():
 
 def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
     topology = cluster(2, 2, servers_per_rack=1)
-    game = game_of(topology, 2, physics=physics_of(topology), max_tenants=1)
+    world = world_of(topology, 2, physics=physics_of(topology), max_tenants=1)
     trace = job_table([Job(0, 1, 100), Job(10, 1, 100)])
-    simulator = game.simulator(trace)
+    simulator = world.simulator(trace)
     views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, RULES), rules=RULES)
+    rounds = Rounds(layout=layout_for(topology, world.partition_of_server, RULES), rules=RULES)
     rounds.restart()
 
     def masks() -> tuple[bool, list[bool], bool]:
@@ -192,11 +192,11 @@ def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
     # A and B are submitted at once to the partitions 1 and 2 and sent to 0, which acts when both
     # have come; in partition 1, which sent A, the next turn is that of 2.
     topology = cluster(3, 2, servers_per_rack=1)
-    game = game_of(topology, 3, physics=physics_of(topology), max_tenants=1, max_forwards=9)
+    world = world_of(topology, 3, physics=physics_of(topology), max_tenants=1, max_forwards=9)
     trace = job_table([Job(0, 1, 100, home=1), Job(0, 1, 50, home=2)])
-    simulator = game.simulator(trace)
+    simulator = world.simulator(trace)
     views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, RULES), rules=RULES)
+    rounds = Rounds(layout=layout_for(topology, world.partition_of_server, RULES), rules=RULES)
     rounds.restart()
     simulator.advance()
     rounds.open()
@@ -224,28 +224,28 @@ def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
 def test_a_gang_too_large_for_its_partition_may_leave_for_a_full_one():
     # Partition 0 has 2 GPUs, partition 1 has 4 of which 1 is busy: the gang of 4 fits nowhere now.
     topology = cluster(3, 2, servers_per_rack=1)
-    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
-    game = Game(**{**game.__dict__, "partition_of_server": np.array([0, 1, 1])})
+    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    world = World(**{**world.__dict__, "partition_of_server": np.array([0, 1, 1])})
     trace = job_table([Job(0, 1, 100, home=1), Job(5, 4, 10, home=0)])
-    now = next(now for now in play(game, trace, RULES, 0) if now.view.now_s == 5)
+    now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 5)
     assert forwards_of(now, 0)[0].tolist() == [False, True]
     assert not starts_of(now, 0).any()
 
 
 def test_a_job_at_its_last_hop_stays():
     topology = cluster(2, 1, servers_per_rack=1)
-    game = game_of(topology, 2, physics=physics_of(topology), max_tenants=1, max_forwards=0)
+    world = world_of(topology, 2, physics=physics_of(topology), max_tenants=1, max_forwards=0)
     trace = job_table([Job(0, 1, 100), Job(5, 1, 10)])
-    assert all(now.view.now_s != 5 or not now.seen for now in play(game, trace, RULES, 0))
+    assert all(now.view.now_s != 5 or not now.seen for now in play(world, trace, RULES, 0))
 
 
 def test_sharing_can_be_forbidden():
     topology = cluster(1, 1)
-    game = game_of(topology, 1, physics=physics_of(topology))
+    world = world_of(topology, 1, physics=physics_of(topology))
     trace = job_table([Job(0, 1, 100), Job(5, 1, 10)])
     for sharing in (True, False):
         rules = CodecRules(window=2, only_placeable=True, sharing=sharing, patience_s=1e9)
-        asked = [now for now in play(game, trace, rules, 0) if now.view.now_s == 5 and now.seen]
+        asked = [now for now in play(world, trace, rules, 0) if now.view.now_s == 5 and now.seen]
         assert bool(asked) == sharing
         if sharing:
             assert starts_of(asked[0], 0)[0, 0].tolist() == [False, True]

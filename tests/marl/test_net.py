@@ -15,8 +15,8 @@ from marl.policy.network import best_action
 from marl.policy.pair_score import stack
 from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
-from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import play
+from tests.marl.worlds import RULES, RandomJobs, mixed_world
 from tests.sim.test_layer import drawn
 
 RNG = np.random.default_rng(3)
@@ -51,7 +51,7 @@ def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[i
     net, turns = None, 0
     for seed in range(2):
         jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(seed)
-        for now in play(mixed_game(2, sizes), jobs, rules, seed):
+        for now in play(mixed_world(2, sizes), jobs, rules, seed):
             layout = now.rounds.layout
             net = net_of(policy, layout) if net is None else net
             assert net is not None
@@ -70,7 +70,7 @@ def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[i
 def test_encoders_that_are_not_compiled_say_so():
     policy = build_policy(PolicySpec(**(SIZES | {"rounds": 2}), prior_scale=0.0), 4)
     jobs = RandomJobs(count=3, partitions=2, most_gpus=4, span_s=900.0)(0)
-    now = next(iter(play(mixed_game(2), jobs, RULES, 0)))
+    now = next(iter(play(mixed_world(2), jobs, RULES, 0)))
     assert net_of(policy, now.rounds.layout) is None
     flat = build_policy(PolicySpec(**SIZES, prior_scale=0.0, encoder="flat"), 4)
     assert net_of(flat, now.rounds.layout) is None

@@ -9,11 +9,11 @@ from pettingzoo.utils.conversions import parallel_to_aec
 
 from marl.env.scheduling_env import SchedulingEnv
 from sim.errors import InvalidDecision
-from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game
+from tests.marl.worlds import MIXED_JOBS, any_legal, env_of, mixed_world
 
 
 def make() -> SchedulingEnv:
-    return env_of(mixed_game(), MIXED_JOBS, everyone=True)
+    return env_of(mixed_world(), MIXED_JOBS, everyone=True)
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +29,14 @@ def test_parallel_api():
 
 
 def test_parallel_api_where_episodes_are_cut():
-    parallel_api_test(env_of(mixed_game(), MIXED_JOBS, everyone=True, max_rounds=7))
+    parallel_api_test(env_of(mixed_world(), MIXED_JOBS, everyone=True, max_rounds=7))
 
 
 def test_equal_seeds_give_equal_episodes():
     parallel_seed_test(make, num_cycles=300)
 
 
-def test_equal_seeds_as_a_turn_based_game():
+def test_equal_seeds_as_a_turn_based_env():
     seed_test(lambda: parallel_to_aec(make()), num_cycles=50)
 
 
@@ -96,7 +96,7 @@ def test_seeds_make_the_stream_of_episodes():
 
 
 def test_stepping_an_ended_episode_is_an_error():
-    env = env_of(mixed_game(), MIXED_JOBS, everyone=True, max_rounds=1)
+    env = env_of(mixed_world(), MIXED_JOBS, everyone=True, max_rounds=1)
     observations, _ = env.reset(seed=0)
     env.step({a: any_legal(np.random.default_rng(0), o) for a, o in observations.items()})
     with pytest.raises(RuntimeError, match="after the episode's end"):

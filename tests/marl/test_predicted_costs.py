@@ -8,8 +8,8 @@ import pytest
 from marl.env.actions import MODES
 from sim.physics.mix_table import PowerLaw
 from sim.scoring.table import OfPair
-from tests.marl.games import RULES, RandomJobs, game_of, mixed_game, rich_physics
 from tests.marl.playing import Round, play, starts_of, tried
+from tests.marl.worlds import RULES, RandomJobs, mixed_world, rich_physics, world_of
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 STEP = [OfPair.SPREAD, OfPair.CONTENTION, OfPair.OWN_SLOWDOWN]  # add up to the whole step
@@ -37,7 +37,7 @@ def test_predicted_speed_is_the_kernels_exclusive_and_shared_on_mixed_types(part
     seen = []
     for seed in range(4):
         jobs = RandomJobs(count=25, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
-        for now in play(mixed_game(partitions), jobs, RULES, seed):
+        for now in play(mixed_world(partitions), jobs, RULES, seed):
             seen += predicted_and_real(now)
     modes, predicted, real = (np.array(column) for column in zip(*seen, strict=True))
     assert predicted == pytest.approx(real, rel=1e-5)
@@ -48,11 +48,13 @@ def test_predicted_speed_is_the_kernels_exclusive_and_shared_on_mixed_types(part
 def test_predicted_speed_is_the_kernels_in_mixes_by_a_table():
     topology = cluster(3, 2, types=("x", "y", "x"))
     law = PowerLaw(power=2.0, most_aggressors=2, max_tenants=4)
-    game = game_of(topology, 1, physics=replace(rich_physics(topology), mix_law=law), max_tenants=4)
+    world = world_of(
+        topology, 1, physics=replace(rich_physics(topology), mix_law=law), max_tenants=4
+    )
     seen, mixed = [], 0
     for seed in range(3):
         jobs = RandomJobs(count=25, partitions=1, most_gpus=4, span_s=300.0)(seed)
-        for now in play(game, jobs, RULES, seed):
+        for now in play(world, jobs, RULES, seed):
             mixed += int((now.view.tenants > 1).sum())
             seen += predicted_and_real(now)
     _, predicted, real = (np.array(column) for column in zip(*seen, strict=True))
@@ -66,9 +68,9 @@ def test_victims_and_their_delay_by_hand():
     # is 1.2 times slower and B 2 times (1 x 300 s more).
     topology = cluster(2, 1)
     physics = physics_of(topology, slowdown=((1.5, 1.2), (2.0, 1.0)))
-    game = game_of(topology, 1, physics=physics)
+    world = world_of(topology, 1, physics=physics)
     trace = job_table([Job(0, 1, 1000), Job(0, 1, 2000, profile=1), Job(100, 1, 300)])
-    asked = (now for seed in range(20) for now in play(game, trace, RULES, seed) if now.seen)
+    asked = (now for seed in range(20) for now in play(world, trace, RULES, seed) if now.seen)
     now = next(n for n in asked if n.view.now_s == 100 and n.view.tenants.tolist() == [1, 1])
     of_a, of_b = (int(now.view.gpus_of(job)[0]) for job in (0, 1))
     pairs = now.seen[0]["pairs"][0, :, 1]

@@ -5,20 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.env.game import DelayReward, ProgressReward
 from marl.env.memory import Gathered
 from marl.env.scheduling_env import SchedulingEnv
+from marl.env.world import DelayReward, ProgressReward
 from sim.errors import GpuYardError, InvalidDecision
 from sim.jobs import COMPLETED, NEVER_S, Fates, JobTable
-from tests.marl.games import (
+from tests.marl.worlds import (
     MIXED_JOBS,
     RandomJobs,
     any_legal,
     env_of,
-    game_of,
-    mixed_game,
+    mixed_world,
     rollout,
     total_rewards,
+    world_of,
 )
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
@@ -46,7 +46,7 @@ def test_returns_of_all_agents_are_minus_the_total_delay(
     own_weight: float, everyone: bool, partitions: int
 ):
     make = Kept(RandomJobs(count=40, partitions=partitions, most_gpus=3, span_s=3000.0))
-    env = env_of(mixed_game(partitions), make, everyone=everyone, own_weight=own_weight)
+    env = env_of(mixed_world(partitions), make, everyone=everyone, own_weight=own_weight)
     for seed in range(3):
         returns, jct_s = wander(env, seed)
         delay_s = jct_s * len(make.jobs) - make.jobs.duration_s.sum()
@@ -72,9 +72,9 @@ def test_a_faster_gpu_pays_back_what_waiting_cost():
         network=physics.network,
         reference_gpu="x",
     )  # fmt: skip
-    game = game_of(topology, 1, physics=fast, max_tenants=1)
+    world = world_of(topology, 1, physics=fast, max_tenants=1)
     trace = job_table([Job(0, 1, 400), Job(0, 1, 1000), Job(100, 1, 200)])
-    env = env_of(game, lambda _: trace, scale_s=1.0)
+    env = env_of(world, lambda _: trace, scale_s=1.0)
     returns, jct_s = total_rewards(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
     assert jct_s == pytest.approx(400.0)
     assert returns.sum() == pytest.approx(400.0)
@@ -85,9 +85,9 @@ def test_delay_counts_where_the_job_is():
     # to partition 1 at once, where it runs 2-7 without delay. C (at 3) waits at partition 0 until
     # it can be forwarded at 7, and runs 7-8: its 4 s of delay belong to partition 0.
     topology = cluster(2, 1, servers_per_rack=1)
-    game = game_of(topology, 2, physics=physics_of(topology), max_tenants=1)
+    world = world_of(topology, 2, physics=physics_of(topology), max_tenants=1)
     trace = job_table([Job(0, 1, 10), Job(2, 1, 5), Job(3, 1, 1)])
-    env = env_of(game, lambda _: trace, own_weight=1.0, scale_s=1.0)
+    env = env_of(world, lambda _: trace, own_weight=1.0, scale_s=1.0)
 
     def act(agent: str, observation: dict) -> int:
         mask, layout = observation["action_mask"], env.layout
@@ -107,7 +107,7 @@ def test_own_weight_moves_shares_not_the_sum():
 
 
 def test_a_cut_episode_is_truncated_and_keeps_its_rewards_so_far():
-    env = env_of(mixed_game(), MIXED_JOBS, max_rounds=9)
+    env = env_of(mixed_world(), MIXED_JOBS, max_rounds=9)
     rng = np.random.default_rng(0)
     observations, _ = env.reset(seed=0)
     steps = 0
@@ -126,7 +126,7 @@ def test_a_cut_episode_is_truncated_and_keeps_its_rewards_so_far():
 def test_progress_adds_up_to_the_finished_jobs(own_weight: float):
     reward = ProgressReward(own_weight=own_weight, scale_jobs=4.0)
     jobs = RandomJobs(count=40, partitions=2, most_gpus=3, span_s=3000.0)
-    env = env_of(mixed_game(2), jobs, reward=reward)
+    env = env_of(mixed_world(2), jobs, reward=reward)
     for seed in range(3):
         returns, _ = wander(env, seed)
         assert returns.sum() == pytest.approx(40 / 4.0, rel=1e-12)
@@ -138,9 +138,9 @@ def test_progress_is_the_share_of_the_work_done_since_the_last_turn():
     # One GPU. A (10 s of work) runs 0-10. B (4 s) comes at 5, when A has done half, and runs 10-14;
     # C (1 s) comes at 12, when B has done half.
     topology = cluster(1, 1)
-    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
     trace = job_table([Job(0, 1, 10), Job(5, 1, 4), Job(12, 1, 1)])
-    env = env_of(game, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
+    env = env_of(world, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
     steps = rollout(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
     # Who acts at 0 starts A; nobody can at 5 nor at 12; at 10 B, at 14 C is started.
     assert [rewards["agent_0"] for rewards, _ in steps] == pytest.approx([1.0, 1.0, 1.0])
@@ -149,10 +149,10 @@ def test_progress_is_the_share_of_the_work_done_since_the_last_turn():
 def test_a_withdrawn_job_is_worth_what_it_had_done():
     # One GPU. A (10 s of work) runs from 0 until its user gives up at 4; B (5 s) runs 4-9.
     topology = cluster(1, 1)
-    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
     fates = Fates(outcome=np.full(2, COMPLETED), withdraw_s=np.array([4.0, NEVER_S]))
     trace = replace(job_table([Job(0, 1, 10, 1), Job(0, 1, 5)]), fates=fates)
-    env = env_of(game, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
+    env = env_of(world, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
     returns, _ = total_rewards(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
     assert returns.sum() == pytest.approx(0.4 + 1.0)
 
@@ -162,7 +162,7 @@ def test_a_withdrawn_job_is_worth_what_it_had_done():
     [(np.zeros(5), "array"), (np.array([0.0, np.nan]), "nan"), (1.5, "gives 1.5")],
 )
 def test_a_reward_gives_one_finite_number_an_agent(given: object, told: str):
-    env = env_of(mixed_game(2), RandomJobs(count=8, partitions=2, most_gpus=2, span_s=100.0))
+    env = env_of(mixed_world(2), RandomJobs(count=8, partitions=2, most_gpus=2, span_s=100.0))
     env.reward = lambda _: given
     seen, _ = env.reset(seed=0)
     rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from marl.policy.pair_score import stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, _creator
 from marl.rllib.cluster import SHARED
 from marl.training.spec import LocalRay, TrainingError
-from tests.marl.games import CONF, MIXED_JOBS, any_legal, env_of, mixed_game, ppo_spec
+from tests.marl.worlds import CONF, MIXED_JOBS, any_legal, env_of, mixed_world, ppo_spec
 
 pytestmark = pytest.mark.ray
 
@@ -70,11 +70,11 @@ class Bookkeeping(SchedulingEnv):
 
 
 def make_env() -> SchedulingEnv:
-    return env_of(mixed_game(), MIXED_JOBS)
+    return env_of(mixed_world(), MIXED_JOBS)
 
 
 def make_bookkeeping() -> SchedulingEnv:
-    env = env_of(mixed_game(), MIXED_JOBS)
+    env = env_of(mixed_world(), MIXED_JOBS)
     env.__class__ = Bookkeeping
     return env
 
@@ -188,7 +188,7 @@ def test_given_weights_are_the_policys(trainer_of: Callable[..., Any]):
 
 def test_values_are_the_same_in_chunks(ppo_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
     module = ppo_of(**arguments()).get_module(SHARED)
-    observations, _ = env_of(mixed_game(), MIXED_JOBS, everyone=True).reset(seed=0)
+    observations, _ = env_of(mixed_world(), MIXED_JOBS, everyone=True).reset(seed=0)
     batch = {Columns.OBS: stack(list(observations.values()) * 5)}
     state = module._forward_train(batch)[Columns.EMBEDDINGS]
     whole = module.compute_values(batch, embeddings=state)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.env.game import Game
+from marl.env.world import World
 from marl.policy import policy_folder
 from marl.policy.build import load_policy, read_spec
 from marl.policy.pair_score import stack
@@ -16,8 +16,8 @@ from sim.run import Run
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.weights import read_weights, score_weights_of
 from sim.simulator import simulate
-from tests.marl.games import RandomJobs, mixed_game
 from tests.marl.playing import play
+from tests.marl.worlds import RandomJobs, mixed_world
 
 WEIGHTS = Path(__file__).resolve().parents[2] / "conf" / "linear_weights"
 
@@ -45,7 +45,7 @@ def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest):
         if own is not None:
             np.testing.assert_allclose(own.inner.detach(), layer.inner, atol=1e-5)
     jobs = RandomJobs(count=10, partitions=2, most_gpus=4, span_s=900.0)(0)
-    now = next(iter(play(mixed_game(2), jobs, replace(rules, window=4), 0)))
+    now = next(iter(play(mixed_world(2), jobs, replace(rules, window=4), 0)))
     batch = stack(list(now.seen.values()))
     with torch.no_grad():
         logits, told = policy(batch).logits, policy.prior(batch)
@@ -65,21 +65,21 @@ def outcome(run: Run) -> list[tuple[object, ...]]:
     return sorted(zip(log.time_s, log.job, log.kind, log.partition, gpus, strict=True))
 
 
-def scattered() -> Game:
+def scattered() -> World:
     """Two partitions of racks that are no neighbours; six forwards a job."""
     owners = np.array([0, 0, 1, 1, 1, 1, 0, 0])
-    return replace(mixed_game(2, max_forwards=6), partition_of_server=owners)
+    return replace(mixed_world(2, max_forwards=6), partition_of_server=owners)
 
 
 @pytest.mark.parametrize(
-    "game",
-    [mixed_game(2), mixed_game(4), scattered(), mixed_game(2, [1, 3, 2])],
+    "world",
+    [mixed_world(2), mixed_world(4), scattered(), mixed_world(2, [1, 3, 2])],
     ids=["2", "4", "scattered", "uneven"],
 )
 @pytest.mark.parametrize(
     ("checkpoint", "weights"), [("pretrained", "look_ahead"), ("pretrained_forest", "forest")]
 )
-def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(checkpoint, weights, game):
+def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(checkpoint, weights, world):
     """Turns, guards and ties included; only that it is not asked again when patience ends."""
     policy = MarlScheduler(checkpoint=checkpoint, untrained=False)
     _, rules = read_spec(policy_folder(checkpoint))
@@ -87,8 +87,8 @@ def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(checkpoint,
         window=rules.window, patience_s=rules.patience_s, use_durations=True,
         rest_share=rules.rest_share, weights={}, weights_file=str(WEIGHTS / f"{weights}.yaml"),
     )  # fmt: skip
-    jobs = RandomJobs(count=120, partitions=game.partitions, most_gpus=4, span_s=12000.0)(0)
-    run = simulate(game.simulator(jobs), policy, 0, None)
+    jobs = RandomJobs(count=120, partitions=world.partitions, most_gpus=4, span_s=12000.0)(0)
+    run = simulate(world.simulator(jobs), policy, 0, None)
     assert (run.start_s - jobs.submit_s < rules.patience_s).all()
     assert run.forwards.sum() > 20
-    assert outcome(run) == outcome(simulate(game.simulator(jobs), score, 0, None))
+    assert outcome(run) == outcome(simulate(world.simulator(jobs), score, 0, None))

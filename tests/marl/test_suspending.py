@@ -19,8 +19,8 @@ from sim.scoring.suspending import best_room
 from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
 from sim.scoring.window import choose_window, look_at_window, refresh
-from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
 from tests.marl.playing import Round, play, suspensions_of, tried
+from tests.marl.worlds import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_world
 from tests.sim.test_layer import drawn
 
 SUSPENDING = replace(RULES, suspends=True)
@@ -38,14 +38,14 @@ SPEC = PolicySpec(
 
 def test_pettingzoo_accepts_it():
     parallel_api_test(
-        env_of(mixed_game(), MIXED_JOBS, everyone=True, rules=SUSPENDING), num_cycles=300
+        env_of(mixed_world(), MIXED_JOBS, everyone=True, rules=SUSPENDING), num_cycles=300
     )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_legal_is_accepted_and_all_jobs_end(seed: int):
     simulator, suspended, elsewhere = None, 0, 0
-    for now in play(mixed_game(), BUSY(seed), SUSPENDING, seed):
+    for now in play(mixed_world(), BUSY(seed), SUSPENDING, seed):
         simulator, layout = now.simulator, now.rounds.layout
         for agent in now.seen:
             for row, target in np.argwhere(suspensions_of(now, agent)).tolist():
@@ -82,14 +82,14 @@ def _plan_of(now: Round) -> Plan:
     )  # fmt: skip
     plan = scheduler.plan(now.view)
     refresh(plan.scratch)
-    plan.scratch.game["decision"] = 1  # nobody was started at this instant
+    plan.scratch.scalars["decision"] = 1  # nobody was started at this instant
     return plan
 
 
 def test_the_prior_scores_suspensions_as_the_linear_score():
     prior, compared, before_s = LinearPrior(suspends=True, units=(0, 0, 4)), 0, -1.0
     prior.take(WEIGHTS)
-    for now in play(mixed_game(), BUSY(1), SUSPENDING, 1):
+    for now in play(mixed_world(), BUSY(1), SUSPENDING, 1):
         before_s, is_first = now.view.now_s, now.view.now_s > before_s
         if not is_first:
             continue  # somebody may have been started at this instant
@@ -110,7 +110,7 @@ def test_the_prior_scores_suspensions_as_the_linear_score():
 
 
 def test_what_is_not_legal_is_all_zero_and_what_is_says_so():
-    for now in play(mixed_game(), BUSY(2), SUSPENDING, 2):
+    for now in play(mixed_world(), BUSY(2), SUSPENDING, 2):
         for agent, seen in now.seen.items():
             legal = suspensions_of(now, agent)
             assert np.array_equal(seen["suspensions"][..., OfSuspension.LEGAL] > 0, legal)
@@ -118,7 +118,7 @@ def test_what_is_not_legal_is_all_zero_and_what_is_says_so():
 
 
 def test_without_the_rule_nothing_changes():
-    for now in play(mixed_game(), BUSY(0), RULES, 0):
+    for now in play(mixed_world(), BUSY(0), RULES, 0):
         for seen in now.seen.values():
             assert "suspensions" not in seen
 
@@ -131,7 +131,7 @@ def test_a_policy_that_suspends_is_saved_and_scores_every_action(tmp_path: Path)
     again, spec, rules = load_policy(tmp_path, 4)
     assert (spec, rules) == (SPEC, SUSPENDING)
     seen = 0
-    for now in play(mixed_game(), BUSY(3), SUSPENDING, 3):
+    for now in play(mixed_world(), BUSY(3), SUSPENDING, 3):
         for observation in now.seen.values():
             batch = stack([observation])
             with torch.no_grad():

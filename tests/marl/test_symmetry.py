@@ -10,8 +10,8 @@ from marl.env.actions import MODES
 from marl.env.layout import Observation
 from marl.policy.build import PolicySpec
 from marl.policy.pair_score import PairScorePolicy, stack
-from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, loud_policy, mixed_game
 from tests.marl.playing import play
+from tests.marl.worlds import MIXED_JOBS, RULES, RandomJobs, loud_policy, mixed_world
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
@@ -21,7 +21,7 @@ def observations(partitions: int, least: int) -> list[Observation]:
     jobs = RandomJobs(count=30, partitions=partitions, most_gpus=3, span_s=1200.0)(1)
     found = [
         o
-        for now in play(mixed_game(partitions), jobs, RULES, 1)
+        for now in play(mixed_world(partitions), jobs, RULES, 1)
         for o in now.seen.values()
         if o["action_mask"].sum() >= least
     ]
@@ -123,12 +123,12 @@ def test_nobody_sees_true_durations():
     slower = replace(jobs, duration_s=2.0 * jobs.duration_s + 1.0)
     first_end_s = min(
         float(now.view.now_s)
-        for now in play(mixed_game(), jobs, RULES, 3)
+        for now in play(mixed_world(), jobs, RULES, 3)
         if now.simulator.finished() > 0
     )
     compared = 0
-    games = (play(mixed_game(), table, RULES, 3) for table in (jobs, slower))
-    for now, other in zip(*games, strict=False):
+    worlds = (play(mixed_world(), table, RULES, 3) for table in (jobs, slower))
+    for now, other in zip(*worlds, strict=False):
         if now.view.now_s >= first_end_s:
             break
         assert now.view.now_s == other.view.now_s
@@ -143,5 +143,5 @@ def test_nobody_sees_true_durations():
 def test_estimates_are_seen():
     jobs = MIXED_JOBS(3)
     other = replace(jobs, estimate_s=3.0 * jobs.estimate_s)
-    one, two = (next(n for n in play(mixed_game(), t, RULES, 3) if n.seen) for t in (jobs, other))
+    one, two = (next(n for n in play(mixed_world(), t, RULES, 3) if n.seen) for t in (jobs, other))
     assert not np.array_equal(one.seen[0]["jobs"], two.seen[0]["jobs"])

@@ -7,7 +7,7 @@ from gymnasium.utils.env_checker import check_env
 from marl.topdrl.codec import TopDrlError, window
 from marl.topdrl.env import RewardSpec
 from marl.topdrl.proximity import PickGpuEnv, ProximitySpec
-from tests.marl.topdrl_games import env_of, job, many_jobs, sight_of, york_game
+from tests.marl.topdrl_worlds import env_of, job, many_jobs, sight_of, york_world
 from tests.sim.worlds import job_table
 
 SLOTS, HOLD = 4, 4
@@ -17,12 +17,12 @@ PROXIMITY = ProximitySpec(
 
 
 def test_gymnasium_finds_no_fault():
-    check_env(env_of(york_game()), skip_render_check=True)
+    check_env(env_of(york_world()), skip_render_check=True)
 
 
 def test_gymnasium_finds_no_fault_with_the_picker_of_gpus():
-    game = york_game()
-    env = PickGpuEnv(game=game, spec=PROXIMITY, make_jobs=many_jobs(game))
+    world = york_world()
+    env = PickGpuEnv(world=world, spec=PROXIMITY, make_jobs=many_jobs(world))
     check_env(env, skip_render_check=True)
 
 
@@ -42,13 +42,13 @@ def first_legal(seen):
 
 
 def test_slots_show_the_most_valuable_jobs_first_and_what_they_would_get():
-    game = york_game()
+    world = york_world()
     # Three come at once: a heavy single, a light pair, a light gang of 4 that needs two servers.
     jobs = job_table(
-        [job(game, 0, 1, 50, "heavy"), job(game, 0, 2, 100), job(game, 0, 4, 30),
-         job(game, 900, 1, 10)]
+        [job(world, 0, 1, 50, "heavy"), job(world, 0, 2, 100), job(world, 0, 4, 30),
+         job(world, 900, 1, 10)]
     )  # fmt: skip
-    seen, _ = env_of(game).reset(options={"jobs": jobs})
+    seen, _ = env_of(world).reset(options={"jobs": jobs})
     assert seen["action_mask"].tolist() == [1, 1, 1, 0, 0]  # nothing runs: no holding
     slots = seen["slots"]
     assert slots[:, 0].tolist() == [1, 1, 1, 0]
@@ -60,9 +60,9 @@ def test_slots_show_the_most_valuable_jobs_first_and_what_they_would_get():
 
 
 def test_a_start_takes_no_time_and_a_hold_waits_for_the_next_event():
-    game = york_game()
-    jobs = job_table([job(game, 0, 2, 100), job(game, 0, 2, 50), job(game, 500, 1, 10)])
-    env = env_of(game)
+    world = york_world()
+    jobs = job_table([job(world, 0, 2, 100), job(world, 0, 2, 50), job(world, 500, 1, 10)])
+    env = env_of(world)
     env.reset(options={"jobs": jobs})
     seen, reward, over, cut, _ = env.step(0)
     assert (reward, over, cut) == (0.0, False, False)
@@ -75,12 +75,12 @@ def test_a_start_takes_no_time_and_a_hold_waits_for_the_next_event():
 
 
 def test_flow_rewards_add_up_to_the_work_done():
-    game = york_game()
-    jobs = job_table([job(game, 0, 2, 60), job(game, 0, 2, 60), job(game, 100, 1, 10)])
-    steps = played(env_of(game), first_legal, jobs)
+    world = york_world()
+    jobs = job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
+    steps = played(env_of(world), first_legal, jobs)
     # Both pairs are done before the last job comes at 100: 2 x 2 GPUs x 60 s of worth w, in
     # units of 8 GPUs x 100 / 3 s.
-    env = env_of(game)
+    env = env_of(world)
     seen, _ = env.reset(options={"jobs": jobs})
     worth = float(seen["slots"][0, 4])
     assert steps[-1][3]  # cut, for the last job has come
@@ -88,9 +88,9 @@ def test_flow_rewards_add_up_to_the_work_done():
 
 
 def test_credit_says_at_once_what_a_start_earns():
-    game = york_game()
-    jobs = job_table([job(game, 0, 2, 60), job(game, 0, 2, 60), job(game, 100, 1, 10)])
-    env = env_of(game, reward=RewardSpec(kind="credit", price=0.25))
+    world = york_world()
+    jobs = job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
+    env = env_of(world, reward=RewardSpec(kind="credit", price=0.25))
     seen, _ = env.reset(options={"jobs": jobs})
     worth = float(seen["slots"][0, 4])
     _, reward, *_ = env.step(0)
@@ -100,23 +100,23 @@ def test_credit_says_at_once_what_a_start_earns():
 
 
 def test_what_the_mask_forbids_is_refused():
-    env = env_of(york_game())
+    env = env_of(york_world())
     env.reset(seed=0)
     with pytest.raises(TopDrlError, match="action 4 is masked"):
         env.step(HOLD)
 
 
 def test_equal_seeds_give_equal_episodes():
-    game = york_game()
-    first, second, other = (played(env_of(game), first_legal, seed=seed) for seed in (5, 5, 6))
+    world = york_world()
+    first, second, other = (played(env_of(world), first_legal, seed=seed) for seed in (5, 5, 6))
     assert first == second
     assert first != other
 
 
 def test_the_picker_of_gpus_is_paid_for_compact_gangs():
-    game = york_game()
-    jobs = job_table([job(game, 0, 2, 60), job(game, 0, 2, 60), job(game, 100, 1, 10)])
-    env = PickGpuEnv(game=game, spec=PROXIMITY, make_jobs=many_jobs(game))
+    world = york_world()
+    jobs = job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
+    env = PickGpuEnv(world=world, spec=PROXIMITY, make_jobs=many_jobs(world))
     env.reset(options={"jobs": jobs})
     assert env.step(0)[1] == 0.0
     assert env.step(1)[1] == 1.0  # both on server 0
@@ -135,7 +135,7 @@ def test_the_picker_of_gpus_is_paid_for_compact_gangs():
 )
 def test_impossible_sights_are_refused(given, rule):
     with pytest.raises(TopDrlError, match=rule):
-        env_of(york_game(), **given)
+        env_of(york_world(), **given)
 
 
 QUEUED = np.array([3, 4, 7, 8, 9, 11])

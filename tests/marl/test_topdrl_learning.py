@@ -19,7 +19,7 @@ from marl.topdrl.env import (
     play_lessons,
 )
 from marl.topdrl.network import build_network, load_picker
-from tests.marl.topdrl_games import env_of, network_of, sight_of, york_game
+from tests.marl.topdrl_worlds import env_of, network_of, sight_of, york_world
 from tests.marl.trainings import Training, curve
 
 SPEC = ImitationSpec(
@@ -40,7 +40,7 @@ def lessons_of(env: PickJobEnv):
 
 
 def test_the_rule_says_the_same_of_one_and_of_many():
-    env, rule = env_of(york_game()), CompactTeacher(0.9)
+    env, rule = env_of(york_world()), CompactTeacher(0.9)
     rng = np.random.default_rng(0)
     seen, _ = env.reset(seed=2)
     for _ in range(60):
@@ -65,11 +65,11 @@ def test_the_margin_is_nothing_where_the_rule_leads():
 
 
 def test_imitation_comes_to_agree_with_the_rule():
-    game = york_game()
+    world = york_world()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    network = build_network(replace(network_of(game), channels=4, hidden=16), sight_of())
-    agreed = [share for _, share in imitate(network, lessons_of(env_of(game)), SPEC, 0)]
+    network = build_network(replace(network_of(world), channels=4, hidden=16), sight_of())
+    agreed = [share for _, share in imitate(network, lessons_of(env_of(world)), SPEC, 0)]
     assert agreed[-1] > 0.85
     assert agreed[-1] > agreed[0]
 

@@ -5,11 +5,11 @@ import torch
 
 from marl.topdrl import network as images
 from marl.topdrl.network import build_network, dueling
-from tests.marl.topdrl_games import env_of, network_of, sight_of, york_game
+from tests.marl.topdrl_worlds import env_of, network_of, sight_of, york_world
 
 
-def batch_of(game, seed=1):
-    seen, _ = env_of(game).reset(seed=seed)
+def batch_of(world, seed=1):
+    seen, _ = env_of(world).reset(seed=seed)
     return {key: torch.from_numpy(value)[None] for key, value in seen.items()}
 
 
@@ -43,18 +43,18 @@ def test_dueling_heads_average_over_what_is_legal():
 
 @pytest.mark.parametrize("branches", ["multi", "single"])
 def test_gradients_reach_every_weight(branches):
-    game = york_game()
-    network = build_network(network_of(game, branches), sight_of())
-    values = network(batch_of(game))
+    world = york_world()
+    network = build_network(network_of(world, branches), sight_of())
+    values = network(batch_of(world))
     values[torch.isfinite(values)].pow(2).sum().backward()
     assert all(torch.isfinite(weight.grad).all() for weight in network.parameters())
     assert all(weight.grad is not None for weight in network.parameters())
 
 
 def test_scores_follow_their_jobs_from_slot_to_slot():
-    game = york_game()
-    network = build_network(network_of(game), sight_of())
-    seen = batch_of(game)
+    world = york_world()
+    network = build_network(network_of(world), sight_of())
+    seen = batch_of(world)
     seen["slots"] = torch.rand(1, 4, 6)
     seen["action_mask"] = torch.ones(1, 5)
     order = [2, 0, 3, 1]
@@ -65,6 +65,6 @@ def test_scores_follow_their_jobs_from_slot_to_slot():
 
 
 def test_the_same_weights_read_a_larger_cluster():
-    small, large = york_game(), york_game(racks=3, servers=4)
+    small, large = york_world(), york_world(racks=3, servers=4)
     network = build_network(network_of(small), sight_of())
     assert torch.isfinite(network(batch_of(large))[0]).any()

@@ -12,16 +12,16 @@ from marl.topdrl.network import build_network, load_picker, save_picker
 from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
 from sim.run import Kind
 from sim.simulator import simulate
-from tests.marl.topdrl_games import env_of, job, many_jobs, network_of, sight_of, york_game
+from tests.marl.topdrl_worlds import env_of, job, many_jobs, network_of, sight_of, york_world
 from tests.sim.worlds import gantt, job_table, play
 
 
 @pytest.fixture
 def policy(tmp_path):
-    game = york_game()
+    world = york_world()
     torch.manual_seed(4)
-    network = build_network(network_of(game), sight_of())
-    save_picker(tmp_path, network.state_dict(), network_of(game), sight_of())
+    network = build_network(network_of(world), sight_of())
+    save_picker(tmp_path, network.state_dict(), network_of(world), sight_of())
     return tmp_path
 
 
@@ -49,10 +49,10 @@ class Recording(TopDrl):
 
 
 def test_training_and_use_see_and_do_the_same(policy):
-    game = york_game()
-    jobs = many_jobs(game)(7)
+    world = york_world()
+    jobs = many_jobs(world)(7)
     network, *_ = load_picker(policy)
-    env = env_of(game)
+    env = env_of(world)
     seen, _ = env.reset(options={"jobs": jobs})
     trained, over = [], False
     while not over:
@@ -60,7 +60,7 @@ def test_training_and_use_see_and_do_the_same(policy):
         seen, _, ended, cut, _ = env.step(best_action(network, seen))
         over = ended or cut
     used = Recording(policy)
-    simulate(game.simulator(jobs), used, 0, None)
+    simulate(world.simulator(jobs), used, 0, None)
     assert len(trained) > 10
     assert len(used.seen) >= len(trained)
     for mine, theirs in zip(trained, used.seen, strict=False):
@@ -68,39 +68,41 @@ def test_training_and_use_see_and_do_the_same(policy):
 
 
 def test_equal_runs_are_equal_and_everybody_is_served(policy):
-    game = york_game()
-    jobs = many_jobs(game)(8)
+    world = york_world()
+    jobs = many_jobs(world)(8)
     scheduler = TopDrl(policy=str(policy), name="topdrl")
-    first = simulate(game.simulator(jobs), scheduler, 0, None)
-    second = simulate(game.simulator(jobs), scheduler, 1, None)
+    first = simulate(world.simulator(jobs), scheduler, 0, None)
+    second = simulate(world.simulator(jobs), scheduler, 1, None)
     assert starts_of(first) == starts_of(second)
     assert np.isfinite(first.finish_s).all()
 
 
 def test_it_runs_on_a_larger_cluster(policy):
-    game = york_game(racks=3, servers=3)
+    world = york_world(racks=3, servers=3)
     run = simulate(
-        game.simulator(many_jobs(game)(1)), TopDrl(policy=str(policy), name="topdrl"), 0, None
+        world.simulator(many_jobs(world)(1)), TopDrl(policy=str(policy), name="topdrl"), 0, None
     )
     assert np.isfinite(run.finish_s).all()
 
 
 def test_servers_that_are_too_large_are_refused(policy):
-    game = york_game(gpus=3)
+    world = york_world(gpus=3)
     with pytest.raises(TopDrlError, match="this policy sees 2 of up to 2 of up to 2"):
-        simulate(game.simulator(many_jobs(game)(1)), TopDrl(policy=str(policy), name="t"), 0, None)
+        simulate(
+            world.simulator(many_jobs(world)(1)), TopDrl(policy=str(policy), name="t"), 0, None
+        )
 
 
 def test_the_rule_waits_for_compact_gpus_and_takes_the_most_valuable_job_first():
-    game = york_game(racks=1)
+    world = york_world(racks=1)
     # Two servers of two GPUs. A holds half of one until 50, B the other until 30. D and E come
     # before C's turn on two GPUs apart: C waits for a whole server, which is free at 30.
     jobs = job_table(
-        [job(game, 0, 1, 50), job(game, 0, 2, 30), job(game, 1, 2, 10),
-         job(game, 2, 1, 10, "heavy"), job(game, 2, 1, 10), ]
+        [job(world, 0, 1, 50), job(world, 0, 2, 30), job(world, 1, 2, 10),
+         job(world, 2, 1, 10, "heavy"), job(world, 2, 1, 10), ]
     )  # fmt: skip
     sight = vars(sight_of())
-    run = play(game.simulator(jobs), TopDrlRule(least_speed=0.99, sight=sight))
+    run = play(world.simulator(jobs), TopDrlRule(least_speed=0.99, sight=sight))
     told = gantt(run)
     assert told["B"][2] == (0, 1) or told["B"][2] == (2, 3)
     assert told["C"][0] == pytest.approx(30.0)
@@ -109,7 +111,7 @@ def test_the_rule_waits_for_compact_gpus_and_takes_the_most_valuable_job_first()
 
 
 def test_proximity_serves_first_come_first_served(tmp_path):
-    game = york_game()
+    world = york_world()
     spec = ProximitySpec(row_s=20.0, most_rows=50, most_gang=4, server_weight=0.25,
                          rack_weight=0.5, hidden=8, gpus=8)  # fmt: skip
     network = GpuScores(spec)
@@ -119,14 +121,14 @@ def test_proximity_serves_first_come_first_served(tmp_path):
         network.scores.bias[:8] = torch.arange(8.0)  # the last GPU first
         network.scores.bias[8] = -1.0  # never idle
     save_proximity(tmp_path, network.state_dict(), spec)
-    jobs = job_table([job(game, 0, 2, 10), job(game, 0, 4, 10), job(game, 1, 4, 5),
-                      job(game, 1, 1, 5)])  # fmt: skip
-    told = gantt(play(game.simulator(jobs), Proximity(policy=str(tmp_path))))
+    jobs = job_table([job(world, 0, 2, 10), job(world, 0, 4, 10), job(world, 1, 4, 5),
+                      job(world, 1, 1, 5)])  # fmt: skip
+    told = gantt(play(world.simulator(jobs), Proximity(policy=str(tmp_path))))
     assert set(told["A"][2]) == {6, 7}
     assert set(told["B"][2]) == {2, 3, 4, 5}
     assert told["C"][0] == pytest.approx(10.0)  # blocked, and D behind it
     assert told["D"][0] >= 10.0
-    other = york_game(racks=1)
+    other = york_world(racks=1)
     with pytest.raises(TopDrlError, match="has 4 GPUs, this policy is for 8"):
         simulate(other.simulator(many_jobs(other)(1)), Proximity(policy=str(tmp_path)), 0, None)
 

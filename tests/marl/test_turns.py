@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 from marl.env.actions import FORWARD, KINDS, START, WAIT, Sizes, decode
-from marl.env.game import Game
 from marl.env.layout import WORKER, CodecRules, layout_for
 from marl.env.scheduling_env import SchedulingEnv
 from marl.env.turns import SideBySide, Turns
+from marl.env.world import World
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.run import Run
-from tests.marl.games import (
+from tests.marl.test_links import LINKED, described
+from tests.marl.worlds import (
     MIXED_JOBS,
     RULES,
     RandomJobs,
     any_legal,
     env_of,
-    game_of,
-    mixed_game,
+    mixed_world,
     rollout,
+    world_of,
 )
-from tests.marl.test_links import LINKED, described
 from tests.sim.same_runs import assert_same
 from tests.sim.worlds import Job, job_table
 
@@ -38,9 +38,9 @@ KINDS_OF_RULES = {
 }
 
 
-def turns_of(game: Game, jobs: JobTable, rules: CodecRules = RULES) -> Turns:
-    layout = layout_for(game.topology, game.partition_of_server, rules)
-    turns = Turns(game.simulator(jobs), layout, rules, gathers=True)
+def turns_of(world: World, jobs: JobTable, rules: CodecRules = RULES) -> Turns:
+    layout = layout_for(world.topology, world.partition_of_server, rules)
+    turns = Turns(world.simulator(jobs), layout, rules, gathers=True)
     turns.next()
     return turns
 
@@ -65,7 +65,7 @@ def ended(turns: Turns) -> Run:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_fork_without_a_changed_act_ends_as_the_run_does(rules: CodecRules, seed: int):
     rng = np.random.default_rng(seed)
-    turns = turns_of(mixed_game(), BUSY(seed), rules)
+    turns = turns_of(mixed_world(), BUSY(seed), rules)
     play_on(turns, rng, most=float(rng.integers(0, 50)))
     twin = turns.fork()
     seen = turns.seen()
@@ -80,7 +80,7 @@ def test_a_fork_without_a_changed_act_ends_as_the_run_does(rules: CodecRules, se
 
 
 def test_a_fork_with_a_changed_act_goes_another_way():
-    turns = turns_of(mixed_game(), BUSY(1))
+    turns = turns_of(mixed_world(), BUSY(1))
     play_on(turns, np.random.default_rng(1), most=20)
     twin, first = turns.fork(), np.flatnonzero(turns.seen()["action_mask"]).tolist()
     assert len(first) > 1
@@ -94,7 +94,7 @@ def test_a_fork_with_a_changed_act_goes_another_way():
 
 
 def test_a_fork_of_a_fork_amid_a_gang():
-    turns = turns_of(mixed_game(), BUSY(2), KINDS_OF_RULES["workers"])
+    turns = turns_of(mixed_world(), BUSY(2), KINDS_OF_RULES["workers"])
     rng = np.random.default_rng(3)
     while not turns.amid_gang:
         play_on(turns, rng, most=1)
@@ -115,7 +115,7 @@ def test_an_environment_can_be_forked_with_its_stream_of_episodes(everyone: bool
             observations, _ = env.reset()
         return told
 
-    env = env_of(mixed_game(), BUSY, everyone=everyone)
+    env = env_of(mixed_world(), BUSY, everyone=everyone)
     rng = np.random.default_rng(4)
     observations, _ = env.reset(seed=4)
     for _ in range(25):
@@ -126,12 +126,12 @@ def test_an_environment_can_be_forked_with_its_stream_of_episodes(everyone: bool
 
 @pytest.mark.parametrize("links", [False, True])
 def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
-    game = game_of(described(), 2) if links else mixed_game()
+    world = world_of(described(), 2) if links else mixed_world()
     rules = LINKED if links else RULES
-    layout = layout_for(game.topology, game.partition_of_server, rules)
+    layout = layout_for(world.topology, world.partition_of_server, rules)
     jobs = [replace(BUSY, count=count)(count) for count in (3, 25, 12)]  # ends differ
-    both = SideBySide.fresh([game.simulator(each) for each in jobs], layout, rules, gathers=True)
-    alone = [turns_of(game, each, rules) for each in jobs]
+    both = SideBySide.fresh([world.simulator(each) for each in jobs], layout, rules, gathers=True)
+    alone = [turns_of(world, each, rules) for each in jobs]
     dice, single = ([np.random.default_rng(n) for n in range(3)] for _ in range(2))
     while len(rows := both.playing) > 0:
         seen, actions = both.seen(rows), []
@@ -149,7 +149,7 @@ def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
 
 
 def test_branches_start_at_the_turn_and_part_by_their_acts():
-    turns = turns_of(mixed_game(), BUSY(7))
+    turns = turns_of(mixed_world(), BUSY(7))
     play_on(turns, np.random.default_rng(7), most=15)
     legal = np.flatnonzero(turns.seen()["action_mask"])
     branches = SideBySide.branches(turns, len(legal))
@@ -164,7 +164,7 @@ def test_branches_start_at_the_turn_and_part_by_their_acts():
 
 
 def test_branches_can_be_used_again_at_a_later_turn():
-    turns = turns_of(mixed_game(), BUSY(8))
+    turns = turns_of(mixed_world(), BUSY(8))
     rng = np.random.default_rng(8)
     branches = SideBySide.branches(turns, 2)
     for _ in range(4):
@@ -177,7 +177,7 @@ def test_branches_can_be_used_again_at_a_later_turn():
                 each.act(rows, each.seen(rows)["action_mask"].argmax(1))
         for one, other in zip(branches.runs, fresh.runs, strict=True):
             assert_same(ended(one), ended(other))
-    elsewhere = turns_of(mixed_game(), replace(BUSY, count=7)(0))
+    elsewhere = turns_of(mixed_world(), replace(BUSY, count=7)(0))
     with pytest.raises(ValueError, match="cannot become"):
         elsewhere.become(turns)
 
@@ -185,7 +185,7 @@ def test_branches_can_be_used_again_at_a_later_turn():
 def test_many_turns_fill_the_log_many_times():
     """Each flush of the log falls where it may: the log is that of `Simulator`'s own loop."""
     jobs = replace(BUSY, count=300, span_s=9000.0)(0)
-    turns = turns_of(mixed_game(), jobs)
+    turns = turns_of(mixed_world(), jobs)
     flushed = []
     flush = turns.simulator.flush
     turns.simulator.flush = lambda: (flushed.append(1), flush())[1]  # type: ignore[method-assign]
@@ -217,8 +217,8 @@ def test_numbers_of_actions_and_what_they_are_called():
 
 
 def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
-    game, jobs = mixed_game(), BUSY(0)
-    turns, twin = turns_of(game, jobs), turns_of(game, jobs)
+    world, jobs = mixed_world(), BUSY(0)
+    turns, twin = turns_of(world, jobs), turns_of(world, jobs)
     both = SideBySide.branches(turns, 1)
     for wrong in (-1, 10**6, int(np.flatnonzero(turns.seen()["action_mask"] == 0)[0])):
         with pytest.raises(InvalidDecision, match=rf"agent \d: action {wrong} .* is not legal at"):
@@ -230,20 +230,22 @@ def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
 
 
 def test_jobs_that_wait_for_ever_are_told_of():
-    turns = turns_of(mixed_game(), job_table([Job(0, 1, 10)]))
+    turns = turns_of(mixed_world(), job_table([Job(0, 1, 10)]))
     turns.act(0)
     turns.next()
-    lost = turns_of(mixed_game(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
+    lost = turns_of(mixed_world(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
     with pytest.raises(SimulationError, match="wait forever"):
         play_on(lost, np.random.default_rng(0))
 
 
 def test_episodes_of_an_environment_are_the_runs_of_the_driver():
-    env = env_of(mixed_game(), MIXED_JOBS)
+    env = env_of(mixed_world(), MIXED_JOBS)
     played = rollout(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
     total = sum(sum(rewards.values()) for rewards, _ in played)
     assert env.turns is not None
-    turns = Turns(mixed_game().simulator(env.turns.simulator.jobs), env.layout, RULES, gathers=True)
+    turns = Turns(
+        mixed_world().simulator(env.turns.simulator.jobs), env.layout, RULES, gathers=True
+    )
     delay_s = 0.0
     while turns.next():
         turns.act(int(np.argmax(turns.seen()["action_mask"])))

@@ -7,7 +7,7 @@ from marl.env.layout import Layout, Observation
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.plan import RuleTeacher, imitate, play
 from marl.training.spec import WarmStartSpec
-from tests.marl.games import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_game, total_rewards
+from tests.marl.worlds import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_world, total_rewards
 
 SPEC = WarmStartSpec(
     episodes=20,
@@ -27,7 +27,7 @@ def teacher_of(layout: Layout) -> RuleTeacher:
 def test_the_teacher_only_does_what_is_legal():
     for partitions in (1, 2, 4):
         jobs = RandomJobs(count=40, partitions=partitions, most_gpus=4, span_s=1500.0)
-        env = env_of(mixed_game(partitions), jobs, everyone=True)
+        env = env_of(mixed_world(partitions), jobs, everyone=True)
         teacher, kinds = teacher_of(env.layout), set()
 
         def act(_: str, observation: Observation, teacher=teacher, kinds=kinds, env=env) -> int:
@@ -42,7 +42,7 @@ def test_the_teacher_only_does_what_is_legal():
 
 
 def test_the_teacher_beats_chance():
-    env = env_of(mixed_game(), MIXED_JOBS)
+    env = env_of(mixed_world(), MIXED_JOBS)
     teacher, rng = teacher_of(env.layout), np.random.default_rng(0)
     by_rule, by_chance = (
         np.mean([total_rewards(env, act, seed)[1] for seed in range(5)])
@@ -52,7 +52,7 @@ def test_the_teacher_beats_chance():
 
 
 def test_returns_are_discounted_by_an_agents_own_steps():
-    env = env_of(mixed_game(), MIXED_JOBS)
+    env = env_of(mixed_world(), MIXED_JOBS)
     ticks: list[None] = []
     near, far = (
         play(env, teacher_of(env.layout).act, 2, gamma, 0, lambda: ticks.append(None))
@@ -68,7 +68,7 @@ def test_returns_are_discounted_by_an_agents_own_steps():
 
 
 def test_imitation_agrees_with_the_teacher():
-    env = env_of(mixed_game(), MIXED_JOBS)
+    env = env_of(mixed_world(), MIXED_JOBS)
     lessons = play(env, teacher_of(env.layout).act, SPEC.episodes, 0.8, 0, lambda: None)
     torch.manual_seed(0)
     policy = build_policy(

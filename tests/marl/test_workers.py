@@ -9,36 +9,46 @@ from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from marl.env.actions import MODES, SHARED
-from marl.env.game import Game
 from marl.env.layout import NEEDS, WORKER, CodecRules, layout_for
 from marl.env.plays import Rounds
+from marl.env.world import World
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
-from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, any_legal, env_of, game_of, mixed_game
 from tests.marl.playing import play, tried
+from tests.marl.worlds import (
+    MIXED_JOBS,
+    RULES,
+    RandomJobs,
+    any_legal,
+    env_of,
+    mixed_world,
+    world_of,
+)
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 WORKERS = replace(RULES, granularity=WORKER)
 CASES = st.tuples(st.sampled_from([1, 2]), st.integers(0, 2**20), st.booleans())
 
 
-def case(partitions: int, seed: int, sharing: bool) -> tuple[Game, JobTable, CodecRules]:
+def case(partitions: int, seed: int, sharing: bool) -> tuple[World, JobTable, CodecRules]:
     jobs = RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
     rules = CodecRules(
         window=3, only_placeable=True, sharing=sharing, patience_s=150.0, granularity=WORKER
     )
-    return mixed_game(partitions), jobs, rules
+    return mixed_world(partitions), jobs, rules
 
 
 @settings(max_examples=12)
 @given(CASES)
 def test_whoever_begins_a_gang_completes_it_in_as_many_turns_as_it_has_workers(drawn):
-    game, jobs, rules = case(*drawn)
+    world, jobs, rules = case(*drawn)
     rng = np.random.default_rng(drawn[1])
     started, begun = 0, None
-    simulator = game.simulator(jobs)
+    simulator = world.simulator(jobs)
     views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(game.topology, game.partition_of_server, rules), rules=rules)
+    rounds = Rounds(
+        layout=layout_for(world.topology, world.partition_of_server, rules), rules=rules
+    )
     rounds.restart()
     while simulator.advance():
         rounds.open()
@@ -91,11 +101,11 @@ def placements(rounds: Rounds, view, simulator) -> set[tuple[int, tuple[int, ...
 @settings(max_examples=8)
 @given(st.integers(0, 2**20))
 def test_all_that_gangs_can_reach_workers_can_reach_and_the_simulator_accepts_it(seed: int):
-    game, jobs, rules = case(2, seed, True)
+    world, jobs, rules = case(2, seed, True)
     jobs.num_gpus[jobs.num_gpus > 3] = 3
     whole = replace(rules, granularity="gang")
     looked, more = 0, 0
-    for now in play(game, jobs, whole, seed):
+    for now in play(world, jobs, whole, seed):
         if looked == 12 or not now.seen:
             continue
         looked += 1
@@ -116,13 +126,13 @@ def test_all_that_gangs_can_reach_workers_can_reach_and_the_simulator_accepts_it
 def test_workers_can_be_spread_where_gangs_cannot():
     # Two servers of two GPUs. A gang of two goes to one of them, or one worker each.
     topology = cluster(2, 2)
-    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
     trace = job_table([Job(0, 2, 10)])
     found = {}
     for rules in (RULES, WORKERS):
-        simulator = game.simulator(trace)
+        simulator = world.simulator(trace)
         simulator.advance()
-        rounds = Rounds(layout=layout_for(topology, game.partition_of_server, rules), rules=rules)
+        rounds = Rounds(layout=layout_for(topology, world.partition_of_server, rules), rules=rules)
         rounds.restart()
         view = simulator.views(NEEDS).view()
         found[rules.granularity] = {g for _, g in placements(rounds, view, simulator)}
@@ -135,8 +145,8 @@ def test_a_pair_row_is_that_of_the_gang_completed_outwards():
     # goes there too, and two if it goes to another.
     topology = cluster(3, 2)
     physics = physics_of(topology, server_s=[0.0, 0.0, 1.0, 2.0])
-    game = game_of(topology, 1, physics=physics, max_tenants=1)
-    env = env_of(game, lambda _: job_table([Job(0, 2, 10)]), rules=WORKERS)
+    world = world_of(topology, 1, physics=physics, max_tenants=1)
+    env = env_of(world, lambda _: job_table([Job(0, 2, 10)]), rules=WORKERS)
     observation = env.reset(seed=0)[0]["agent_0"]
     assert observation["pairs"][0, :3, 0, 6].tolist() == pytest.approx([1 / 8] * 3)
     observation = env.step({"agent_0": 0})[0]["agent_0"]
@@ -147,7 +157,7 @@ def test_a_pair_row_is_that_of_the_gang_completed_outwards():
 
 
 def test_nothing_is_earned_amid_a_gang():
-    env = env_of(mixed_game(), MIXED_JOBS, rules=WORKERS)
+    env = env_of(mixed_world(), MIXED_JOBS, rules=WORKERS)
     rng = np.random.default_rng(0)
     observations, _ = env.reset(seed=0)
     amid = 0
@@ -163,7 +173,7 @@ def test_nothing_is_earned_amid_a_gang():
 
 
 def make():
-    return env_of(mixed_game(), MIXED_JOBS, everyone=True, rules=WORKERS)
+    return env_of(mixed_world(), MIXED_JOBS, everyone=True, rules=WORKERS)
 
 
 def test_parallel_api():
@@ -171,7 +181,7 @@ def test_parallel_api():
 
 
 def test_parallel_api_where_episodes_are_cut():
-    cut = env_of(mixed_game(), MIXED_JOBS, everyone=True, max_rounds=7, rules=WORKERS)
+    cut = env_of(mixed_world(), MIXED_JOBS, everyone=True, max_rounds=7, rules=WORKERS)
     parallel_api_test(cut)
 
 

@@ -118,8 +118,8 @@ def board_of(configured: Callable[..., Any]) -> Callable[..., Any]:
 
     def made(clock: Callable[[], float], *words: str) -> Board:
         config = configured("topology=small_leaf_spine", *words)
-        scheduler, game = composition_of(config, 1), experiment_of(config).game
-        decider = Decider(game, scheduler, Defaults(None, None), 0)
+        scheduler, world = composition_of(config, 1), experiment_of(config).world
+        decider = Decider(world, scheduler, Defaults(None, None), 0)
         return Board(decider, hold_s=50.0, clock=clock)
 
     return made

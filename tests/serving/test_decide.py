@@ -137,7 +137,7 @@ def test_types_cores_and_memory_decide_where_a_job_starts(configured: Callable[.
     words = ("topology=small_leaf_spine", "topology.gpu_types=[p100,v100]", "scheduler=fifo")
     config = configured(*words, "topology.cpu_milli=8000")
     decider = Decider(
-        experiment_of(config).game, composition_of(config, 1), Defaults(None, None), 0
+        experiment_of(config).world, composition_of(config, 1), Defaults(None, None), 0
     )
     fast = waiting("fast", 8, gpu_types=["v100"], cores_per_gpu=1.0)
     body = state(fast, waiting("many", cores_per_gpu=9.0))
@@ -156,8 +156,8 @@ def test_types_cores_and_memory_decide_where_a_job_starts(configured: Callable[.
 
 def test_parts_of_gpus_are_told_by_servers(configured: Callable[..., Any]):
     config = configured("topology=small_leaf_spine", "scheduler=fifo", "placer=packed")
-    game = experiment_of(config).game
-    decider = Decider(game, composition_of(config, 1), Defaults(None, None), 0)
+    world = experiment_of(config).world
+    decider = Decider(world, composition_of(config, 1), Defaults(None, None), 0)
     runs = [
         {"id": f"r{at}", "servers": {"0": 1}, "started_s": 0, "estimate_s": 100, "gpu_milli": 500}
         for at in range(17)
@@ -174,7 +174,7 @@ def test_an_own_scheduler_may_name_gpus_in_a_list_and_is_named_where_it_errs(
 ):
     config = configured("topology=small_leaf_spine")
     own = Scripted(Decision(starts=(Start(0, [9]),)))
-    decider = Decider(experiment_of(config).game, own, Defaults(None, None), 0)
+    decider = Decider(experiment_of(config).world, own, Defaults(None, None), 0)
     form = StateForm.model_validate(state(waiting("q")))
     assert [each.gpus for each in decider.decide(form).decisions] == [[9]]
     own.script = (Decision(starts=(Start(0.5, [9]),)),)
@@ -215,13 +215,13 @@ def test_equal_requests_get_equal_answers(service: Service):
 
 
 def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callable[..., Any]):
-    game = experiment_of(configured("topology=small_leaf_spine")).game
-    setter = Setter(game, Signal.PREDICTION, Defaults(None, None))
+    world = experiment_of(configured("topology=small_leaf_spine")).world
+    setter = Setter(world, Signal.PREDICTION, Defaults(None, None))
     runs = (running("r", 0, 1), running("s", 8, progress_s=4.0, restarts=1))
-    world = setter.set(StateForm.model_validate(state(waiting("a"), runs=runs)))
-    assert world is not None
-    row = world.simulator.state.job
-    by = dict(zip(world.ids, range(3), strict=True))
+    opened = setter.set(StateForm.model_validate(state(waiting("a"), runs=runs)))
+    assert opened is not None
+    row = opened.simulator.state.job
+    by = dict(zip(opened.ids, range(3), strict=True))
     assert row["progress_s"][by["r"]] == pytest.approx(5.0)  # compact and alone: speed 1
     assert (row["progress_s"][by["s"]], row["restarts"][by["s"]]) == (4.0, 1)
     assert row["attained_gpu_s"][by["r"]] == 10.0

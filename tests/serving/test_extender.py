@@ -60,9 +60,9 @@ def simulated() -> Run:
 
     with initialize_config_dir(str(ROOT / "conf"), version_base=None):
         config = resolve(compose("simulate", overrides=list(CLUSTER)))
-    game = experiment_of(config).game
+    world = experiment_of(config).world
     jobs = jobs_of([read(Pod.model_validate(each)) for each in PODS])
-    return simulate(game.simulator(jobs), composition_of(config, 1), 0, None)
+    return simulate(world.simulator(jobs), composition_of(config, 1), 0, None)
 
 
 def test_recorded_pods_go_where_the_simulator_sends_them(fresh: Service, simulated: Run):

@@ -46,9 +46,9 @@ def plain(decision: Decision) -> Any:
 def played(config: dict[str, Any], url: str) -> Both:
     """The 40 jobs to their end, the service asked at every decision."""
     experiment = experiment_of(config)
-    own = composition_of(config, experiment.game.partitions)
+    own = composition_of(config, experiment.world.partitions)
     both = Both(own, ServedScheduler(url=url, token_file=None, timeout_s=60.0))
-    simulator = experiment.game.simulator(experiment.whole())
+    simulator = experiment.world.simulator(experiment.whole())
     run = simulate(simulator, both, experiment.seed, None, compiled=False)
     assert (run.finish_s > 0).all()
     return both

@@ -30,8 +30,8 @@ from sim.report.summary import summarise
 from sim.scoring.table import ForwardWeight, OfForward, OfPair, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
 from sim.simulator import simulate
-from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import play
+from tests.marl.worlds import RULES, RandomJobs, mixed_world
 from tests.sim.test_layer import drawn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,13 +60,13 @@ def test_it_plays_as_the_scheduler_with_the_policy_it_writes(tmp_path, name: str
     form, vector, sigma = first(name)
     vector = vector + away * sigma * np.random.default_rng(1).standard_normal(len(vector))
     save_policy(tmp_path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
-    game = mixed_game(2)
+    world = mixed_world(2)
     for seed in range(3):
         jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(seed)
         player = pickle.loads(pickle.dumps(form.player(vector)))  # as workers get it
-        played_s = player.jct_s(None, game.simulator(jobs))
+        played_s = player.jct_s(None, world.simulator(jobs))
         scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
-        run = simulate(game.simulator(jobs), scheduler, 0, None)
+        run = simulate(world.simulator(jobs), scheduler, 0, None)
         assert played_s == summarise(run)["jct_mean_s"]
 
 
@@ -119,7 +119,7 @@ def test_hidden_columns_change_no_score_of_any_member(name: str):
     jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(0)
     form, vector, sigma = first(name)
     blind_form, blind_vector, blind_sigma = first(name, HIDDEN)
-    seen = [s for now in play(mixed_game(2), jobs, form.rules, 0) for s in now.seen.values()]
+    seen = [s for now in play(mixed_world(2), jobs, form.rules, 0) for s in now.seen.values()]
     before = stack(seen[20:40])
     after = {key: value.clone() for key, value in before.items()}
     after["pairs"][..., [OfPair[n.upper()] for n in HIDDEN[:3]]] += 1.0

@@ -1,4 +1,4 @@
-"""Small games with everything in them: racks, GPU types, sharing, communication, forwards."""
+"""Small worlds with everything in them: racks, GPU types, sharing, communication, forwards."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ import numpy as np
 import torch
 import yaml
 
-from marl.env.game import DelayReward, Game, Reward
 from marl.env.layout import CodecRules, Observation, layout_for
 from marl.env.scheduling_env import SchedulingEnv
+from marl.env.world import DelayReward, Reward, World
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.training.spec import PpoSpec
@@ -61,13 +61,13 @@ def rich_physics(topology: Topology, seed: int = 0) -> Physics:
     )
 
 
-def game_of(topology: Topology, partitions: int, **given: Any) -> Game:
-    """A game on `topology`, believed as it is unless a belief is given."""
+def world_of(topology: Topology, partitions: int, **given: Any) -> World:
+    """A world on `topology`, believed as it is unless a belief is given."""
     physics = given.pop("physics", None) or rich_physics(topology)
     rules = {"max_tenants": 2}
     rules |= {key: given.pop(key) for key in ("max_tenants", "max_forwards") if key in given}
     fields = {"belief": physics, "rules": rules_of(**rules), "outages": NO_OUTAGES} | given
-    return Game(
+    return World(
         topology=topology,
         physics=physics,
         partition_of_server=contiguous_partitions(topology, partitions),
@@ -75,10 +75,10 @@ def game_of(topology: Topology, partitions: int, **given: Any) -> Game:
     )
 
 
-def mixed_game(partitions: int = 2, sizes: int | list[int] = 2, **given: Any) -> Game:
+def mixed_world(partitions: int = 2, sizes: int | list[int] = 2, **given: Any) -> World:
     """8 servers of `sizes` GPUs, dealt by turns, in 4 racks, two GPU types in turn."""
     topology = cluster(8, sizes, servers_per_rack=2, types=("x", "y"))
-    return game_of(topology, partitions, **given)
+    return world_of(topology, partitions, **given)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ MIXED_JOBS = RandomJobs(count=30, partitions=2, most_gpus=6, span_s=4000.0)
 
 
 def env_of(
-    game: Game,
+    world: World,
     make_jobs: Callable[[int], JobTable],
     *,
     everyone: bool = False,
@@ -118,8 +118,8 @@ def env_of(
     reward: Reward | None = None,
 ) -> SchedulingEnv:
     return SchedulingEnv(
-        game=game,
-        layout=layout_for(game.topology, game.partition_of_server, rules),
+        world=world,
+        layout=layout_for(world.topology, world.partition_of_server, rules),
         rules=rules,
         reward=reward or DelayReward(own_weight=own_weight, scale_s=scale_s),
         make_jobs=make_jobs,

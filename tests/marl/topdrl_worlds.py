@@ -1,11 +1,11 @@
-"""Small games with York's physics for the pickers."""
+"""Small worlds with York's physics for the pickers."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from marl.env.game import Game
+from marl.env.world import World
 from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
 from marl.topdrl.env import PickJobEnv, RewardSpec
 from sim.jobs import JobTable
@@ -21,7 +21,7 @@ MODELS = {"light": {"param_mb": 5.0, "gflops": 8.0}, "heavy": {"param_mb": 500.0
 FLOW = RewardSpec(kind="flow", price=0.0)
 
 
-def york_game(racks: int = 2, servers: int = 2, gpus: int = 2) -> Game:
+def york_world(racks: int = 2, servers: int = 2, gpus: int = 2) -> World:
     topology = leaf_spine(
         name="toy", servers=racks * servers, gpus_per_server=gpus, servers_per_rack=servers,
         gpu_types=["x"], intra_gbps=400.0, nic_gbps=40.0, oversubscription=2.0,
@@ -32,28 +32,28 @@ def york_game(racks: int = 2, servers: int = 2, gpus: int = 2) -> Game:
         catalogue=catalogue, pairs=NoInterference().pair_table(catalogue),
         network=network.tables(catalogue, topology), reference_gpu="x",
     )  # fmt: skip
-    return Game(
+    return World(
         topology=topology, physics=physics, belief=physics,
         partition_of_server=np.zeros(topology.num_servers, dtype=np.int64), rules=rules_of(),
         outages=NO_OUTAGES,
     )  # fmt: skip
 
 
-def row_of(game: Game, model: str, gang: int) -> int:
-    return game.physics.catalogue.names.index(f"{model} x{gang}/64")
+def row_of(world: World, model: str, gang: int) -> int:
+    return world.physics.catalogue.names.index(f"{model} x{gang}/64")
 
 
-def job(game: Game, at_s: float, gang: int, duration_s: float, model: str = "light") -> Job:
-    return Job(at_s, gang, duration_s, profile=row_of(game, model, gang))
+def job(world: World, at_s: float, gang: int, duration_s: float, model: str = "light") -> Job:
+    return Job(at_s, gang, duration_s, profile=row_of(world, model, gang))
 
 
-def many_jobs(game: Game, count: int = 30) -> Callable[[int], JobTable]:
+def many_jobs(world: World, count: int = 30) -> Callable[[int], JobTable]:
     def make(seed: int) -> JobTable:
         rng = np.random.default_rng(seed)
         at_s = np.cumsum(rng.exponential(20.0, count)) - 1.0
         return job_table(
             [
-                job(game, float(max(at, 0.0)), int(rng.integers(1, 5)),
+                job(world, float(max(at, 0.0)), int(rng.integers(1, 5)),
                     float(rng.uniform(20, 200)), str(rng.choice(["light", "heavy"])))
                 for at in at_s
             ]
@@ -68,13 +68,13 @@ def sight_of(**given: Any) -> SightSpec:
     return SightSpec(**{**told, **given})
 
 
-def network_of(game: Game, branches: str = "multi") -> NetworkSpec:
+def network_of(world: World, branches: str = "multi") -> NetworkSpec:
     spec = NetworkSpec(branches=branches, channels=2, hidden=4, server_gpus=2)
-    return on_cluster(spec, game.topology)
+    return on_cluster(spec, world.topology)
 
 
-def env_of(game: Game, reward: RewardSpec = FLOW, **given: Any) -> PickJobEnv:
+def env_of(world: World, reward: RewardSpec = FLOW, **given: Any) -> PickJobEnv:
     return PickJobEnv(
-        game=game, sight=sight_of(**given), network=network_of(game), reward=reward,
-        make_jobs=many_jobs(game),
+        world=world, sight=sight_of(**given), network=network_of(world), reward=reward,
+        make_jobs=many_jobs(world),
     )  # fmt: skip

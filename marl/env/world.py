@@ -1,4 +1,4 @@
-"""The rules of the game that all episodes share, and rewards, one's own and the team's."""
+"""The world that all episodes share, and rewards, one's own and the team's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from sim.topology.topology import Topology
 
 
 @dataclass(frozen=True)
-class Game:
+class World:
     """A cluster, its physics, what agents are told of it, and the limits on decisions."""
 
     topology: Topology
@@ -102,19 +102,19 @@ def _blended(each: FloatArray, own_weight: float) -> FloatArray:
     return blended
 
 
-def on_learned_physics(game: Game) -> Game:
-    """The game with what agents are told as what happens: rewards come from the learned model."""
-    return replace(game, physics=game.belief)
+def on_learned_physics(world: World) -> World:
+    """The world with what agents are told as what happens: rewards come from the learned model."""
+    return replace(world, physics=world.belief)
 
 
-def without_interference(game: Game) -> Game:
-    """The game in which co-location costs nothing, whatever agents are told: an ablation."""
-    none = NoInterference().pair_table(game.physics.catalogue)
-    pairs = replace(none, feasible=game.physics.pairs.feasible)
-    return replace(game, physics=replace(game.physics, pairs=pairs))
+def without_interference(world: World) -> World:
+    """The world in which co-location costs nothing, whatever agents are told: an ablation."""
+    none = NoInterference().pair_table(world.physics.catalogue)
+    pairs = replace(none, feasible=world.physics.pairs.feasible)
+    return replace(world, physics=replace(world.physics, pairs=pairs))
 
 
 # In what episodes of training run: what agents are told, what happens, or free co-location.
-TRAIN_PHYSICS: dict[str, Callable[[Game], Game]] = {
-    "belief": on_learned_physics, "truth": lambda game: game, "none": without_interference,
+TRAIN_PHYSICS: dict[str, Callable[[World], World]] = {
+    "belief": on_learned_physics, "truth": lambda world: world, "none": without_interference,
 }  # fmt: skip
