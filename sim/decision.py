@@ -53,6 +53,7 @@ class Decision:
 
 
 WAIT = Decision()
+MOST_TURNS = 100_000  # of a scheduler at one instant
 
 
 STATUS = ("not arrived yet", "waiting", "running", "finished", "withdrawn", "blocked by a parent")
@@ -94,6 +95,15 @@ def stuck(state: State, jobs: JobTable) -> SimulationError:
     )
 
 
+def check_turns(scheduler: str, turns: int) -> None:
+    """Raise EndlessRun for a scheduler that asks to be asked again without end."""
+    if turns >= MOST_TURNS:
+        raise EndlessRun(
+            f"{scheduler} has been asked {turns} times at one instant and asks for more; give "
+            "again=False once nothing is left to order"
+        )
+
+
 def endless(state: State, jobs: JobTable, since_s: float) -> EndlessRun:
     """The error for jobs that start and stop for ever: names the one that stopped most."""
     here = np.isin(state.job["status"], (QUEUED, RUNNING))
@@ -121,6 +131,7 @@ def _reason(verdict: int, job: int, what: int, state: State) -> str:
         verdicts.FORWARDED_TWICE: "is forwarded twice in one decision, the second time to "
         f"partition {what}",
         verdicts.STARTED_TWICE: "is started twice in one decision; name it once",
+        verdicts.PREEMPTED_TWICE: "is preempted twice in one decision; name it once",
         verdicts.WRONG_GANG: f"needs {needs} GPUs, the decision names {what}",
         verdicts.PAST_LEASE: "gets a lease that does not end after now; give a longer one or None",
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
-from sim.decision import Decision, Start, endless, refusal, stuck
+from sim.decision import Decision, Start, check_turns, endless, refusal, stuck
 from sim.engine.building import engine_loop
 from sim.engine.composed import Composed, rule_of
 from sim.engine.given import check_decision
@@ -320,7 +320,7 @@ def simulate(
         run = simulator.outcome(scheduler.name, loop.decisions, np.nan, loop_s)
         return replace(run, decides="compiled")
     views = simulator.views(scheduler.needs)
-    decisions, decision_s = 0, 0.0
+    decisions, turns, decision_s = 0, 0, 0.0
     began = time.perf_counter()
     again = False
     while again or simulator.advance():
@@ -330,6 +330,8 @@ def simulate(
         decisions += 1
         simulator.apply(decision, scheduler)
         again = decision.again
+        turns = turns + 1 if again else 0
+        check_turns(scheduler.name, turns)
         if progress is not None and decisions % 1000 == 0:
             progress(simulator.finished(), simulator.now_s)
     loop_s = time.perf_counter() - began

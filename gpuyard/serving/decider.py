@@ -18,14 +18,13 @@ from gpuyard.serving.forms import (
 from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter, submitted_s
 from gpuyard.serving.places import named
 from marl.env.world import World
-from sim.decision import Decision
+from sim.decision import Decision, check_turns
 from sim.errors import GpuYardError, SimulationError
 from sim.protocols import Acting, Scheduler
 from sim.view import Signal, ViewMaker
 
 log = logging.getLogger(__name__)
 
-MOST_TURNS = 100_000
 NOTHING = AssumedForm(estimate_s=0, profile=0)
 
 
@@ -76,10 +75,7 @@ class Decider:
                 opened.simulator.apply(decision, self.scheduler)
             orders += self._orders(decision, opened, turn)
             again, wake_s, turn = decision.again, decision.wake_s, turn + 1
-            if turn == MOST_TURNS:
-                raise SimulationError(
-                    f"{self.scheduler.name} has been asked {turn} times at one instant and goes on"
-                )
+            check_turns(who, turn)
         state = opened.simulator.state
         first, count = int(state.world["queue_first"][0]), int(state.world["num_queued"][0])
         waiting = [opened.ids[row] for row in state.queue[first : first + count].tolist()]

@@ -167,7 +167,7 @@ def advance_until_decision(state: State) -> int:
 LEGAL, NO_SUCH_JOB, NOT_RUNNING, NOT_QUEUED, NO_SUCH_PARTITION, TOO_MANY_FORWARDS = range(6)
 WRONG_GANG, NO_SUCH_GPU, FOREIGN_GPU, GPU_TWICE, GPU_FULL, DOES_NOT_FIT, PAST_WAKE = range(6, 13)
 FORWARDED_TWICE, SERVER_AWAY, WRONG_TYPE, NO_CORES, NO_MEMORY, PAST_LEASE = range(13, 19)
-STARTED_TWICE = 19
+STARTED_TWICE, PREEMPTED_TWICE = 19, 20
 
 
 @kernel
@@ -337,10 +337,12 @@ def apply_decision(
     wake_s: float,  # NaN: none
 ) -> tuple[int, int, int]:
     """Apply preempts, forwards, starts; verdict, job and GPU or partition of an illegal one."""
-    for job in preempts:
-        verdict = _preempt(state, job)
+    for i in range(len(preempts)):
+        verdict = _preempt(state, preempts[i])
+        if verdict == NOT_RUNNING and preempts[i] in preempts[:i]:
+            verdict = PREEMPTED_TWICE
         if verdict != LEGAL:
-            return verdict, job, -1
+            return verdict, preempts[i], -1
     for i in range(len(forwards)):
         for earlier in range(i):
             if forwards[earlier, 0] == forwards[i, 0]:  # the log has room for one a job

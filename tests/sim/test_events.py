@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.decision import Decision, Forward, Start
-from sim.errors import SimulationError
+from sim.decision import MOST_TURNS, Decision, Forward, Start
+from sim.errors import EndlessRun, SimulationError
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.run import Kind
 from sim.schedulers.orders import Fifo
@@ -99,6 +99,12 @@ def test_again_asks_once_more_after_the_orders_took_effect():
     scripted = Scripted(Decision(starts=(start(0, 0),), again=True), second)
     play(world([Job(0, 1, 3), Job(0, 1, 3)], cluster(1, 2)), scripted)
     assert seen == [(0.0, [0], [1], [1, 0])]
+
+
+def test_who_asks_for_more_without_end_is_stopped():
+    scripted = Scripted(*[Decision(again=True)] * MOST_TURNS)
+    with pytest.raises(EndlessRun, match=rf"asked {MOST_TURNS} times at one instant.*again=False"):
+        play(world([Job(0, 1, 3)], cluster(1, 1)), scripted)
 
 
 def test_migration_keeps_the_work_and_pays_the_restart():

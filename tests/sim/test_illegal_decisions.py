@@ -46,7 +46,7 @@ ILLEGAL = {
     ),
     "preempt twice": (
         Decision(preempts=(0, 0)),
-        r"job A \(row 0\): must be running, but is waiting at t=2\.0 s",
+        r"job A \(row 0\): is preempted twice in one decision; name it once at t=2\.0 s",
     ),
     "start a running job": (
         Decision(starts=(start(0, 1),)),
@@ -281,7 +281,7 @@ def test_the_table_covers_every_verdict():
         "NO_SUCH_JOB", "NOT_RUNNING", "NOT_QUEUED", "NO_SUCH_PARTITION", "TOO_MANY_FORWARDS",
         "WRONG_GANG", "NO_SUCH_GPU", "FOREIGN_GPU", "GPU_TWICE", "GPU_FULL", "DOES_NOT_FIT",
         "PAST_WAKE", "FORWARDED_TWICE", "SERVER_AWAY", "WRONG_TYPE", "NO_CORES", "NO_MEMORY",
-        "PAST_LEASE", "STARTED_TWICE",
+        "PAST_LEASE", "STARTED_TWICE", "PREEMPTED_TWICE",
     }  # fmt: skip
 
 
