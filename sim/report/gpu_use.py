@@ -91,7 +91,8 @@ def _frac_by_server(run: Run, changes: GpuChanges, rows: int, bins: int) -> Floa
         return use
     for number in range(rows):
         mine = by_row[bounds[number] : bounds[number + 1]]
-        busy = steps_of_changes(changes.time_s[mine], change[mine]).integral(edges_s)
+        time_s = run.log.time_s[changes.event[mine]]  # not of all changes, once a row
+        busy = steps_of_changes(time_s, change[mine]).integral(edges_s)
         use[number] = np.diff(busy) / np.diff(edges_s) / gpus[number]
     return np.clip(use, 0.0, 1.0)
 

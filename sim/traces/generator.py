@@ -202,7 +202,6 @@ def _owners(
     """(L,) virtual clusters and their users, both with Zipf shares."""
     vc = choose(zipf(spec.vcs, spec.zipf_exponent), count, rng)
     user = choose(zipf(spec.users_per_vc, spec.zipf_exponent), count, rng)
-    return (
-        objects([f"vc{v}" for v in vc]),
-        objects([f"vc{v}-u{u}" for v, u in zip(vc, user, strict=True)]),
-    )
+    vcs, users = range(spec.vcs), range(spec.users_per_vc)
+    names = objects([f"vc{v}-u{u}" for v in vcs for u in users])
+    return objects([f"vc{v}" for v in vcs])[vc], names[vc * spec.users_per_vc + user]
