@@ -3,6 +3,7 @@
 Also how a run is driven whose whole loop is compiled: events and decisions without Python between.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -166,7 +167,8 @@ class HistoryEstimator(DurationEstimator, Protocol):
 
 
 Fault = tuple[int, int, int]  # verdict of `sim.kernel.step`, job, GPU or partition
-EVERY = 1000  # decisions between two looks at what Python wants: progress, Ctrl-C
+EVERY = 1000  # decisions between two looks at what Python wants (progress, Ctrl-C), at most
+LOOK_S = 0.5  # and about so long
 
 
 class Loop(Protocol):
@@ -209,15 +211,18 @@ def drive(loop: Loop, flush: Callable[[], None], tell: Callable[[], None]) -> in
     Args:
         loop: of a run at its beginning.
         flush: empties the log's buffers.
-        tell: called every 1,000 decisions.
+        tell: called every 1,000 decisions, sooner where they take long.
     """
-    stop = EVERY
+    stop = count = 1
     while True:
+        began_s = time.perf_counter()
         verdict = loop.play(stop)
         if verdict == FULL:
             flush()
         elif verdict == PAUSE:
-            stop += EVERY
+            is_quick = time.perf_counter() - began_s < LOOK_S
+            count = min(2 * count, EVERY) if is_quick else max(count // 2, 1)
+            stop += count
             tell()
         else:
             return verdict

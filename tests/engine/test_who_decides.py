@@ -1,13 +1,16 @@
 """What compiled code plays, what is left to Python and why, and that both tell the same errors."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sim import protocols
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.errors import GpuYardError, InvalidDecision, SignalError
 from sim.jobs import ANY_TYPE, Demands
+from sim.kernel.step import OVER, PAUSE
 from sim.placers.by_job import CompactWait
 from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed, Random
 from sim.schedulers.easy import Easy
@@ -344,3 +347,28 @@ def test_logs_longer_than_the_kernels_buffers_are_whole():
     assert len(runs[True].log.gpus.ids) == 2 * 8 * 12_000
     assert runs[True].log.gpus.ids.tobytes() == runs[False].log.gpus.ids.tobytes()
     assert runs[True].log.time_s.tobytes() == runs[False].log.time_s.tobytes()
+
+
+class Counting:
+    """A loop whose decisions take a time; notes how many it was let make at once."""
+
+    fault = 0, 0, 0
+
+    def __init__(self, decision_s: float, last: int) -> None:
+        self.decision_s, self.last, self.decisions, self.counts = decision_s, last, 0, []
+
+    def play(self, until: int) -> int:
+        self.counts.append(until - self.decisions)
+        time.sleep(self.decision_s * self.counts[-1])
+        self.decisions = until
+        return OVER if until >= self.last else PAUSE
+
+
+def test_python_is_heard_every_1000_decisions_or_sooner_where_they_take_long(monkeypatch):
+    monkeypatch.setattr(protocols, "LOOK_S", 0.02)
+    quick, slow, told = Counting(0.0, 5000), Counting(0.015, 20), []
+    assert protocols.drive(quick, list, lambda: told.append(quick.decisions)) == OVER
+    assert quick.counts[:11] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000]
+    assert told == np.cumsum(quick.counts[:-1]).tolist()
+    assert protocols.drive(slow, list, list) == OVER
+    assert max(slow.counts) <= 2
