@@ -222,7 +222,8 @@ def drive(loop: Loop, flush: Callable[[], None], tell: Callable[[], None]) -> in
         elif verdict == PAUSE:
             is_quick = time.perf_counter() - began_s < LOOK_S
             count = min(2 * count, EVERY) if is_quick else max(count // 2, 1)
-            stop += count
-            tell()
+            if stop % EVERY == 0 or not is_quick:
+                tell()
+            stop = min(stop + count, (stop // EVERY + 1) * EVERY)
         else:
             return verdict
