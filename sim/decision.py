@@ -51,6 +51,11 @@ class Decision:
     wake_s: float | None = None
     again: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is ordered."""
+        return not (self.starts or self.preempts or self.forwards)
+
 
 WAIT = Decision()
 MOST_TURNS = 100_000  # of a scheduler at one instant

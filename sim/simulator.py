@@ -236,7 +236,7 @@ class Simulator:
         check_decision(by, decision)
         starts, preempts, forwards = decision.starts, decision.preempts, decision.forwards
         wake_s = np.inf if decision.wake_s is None else float(decision.wake_s)
-        if not (starts or preempts or forwards) and wake_s > self.now_s:
+        if decision.is_empty and wake_s > self.now_s:
             self.state.world["wake_s"] = wake_s
             return
         gangs = [len(start.gpus) for start in starts]
@@ -330,7 +330,7 @@ def simulate(
         decisions += 1
         simulator.apply(decision, scheduler)
         again = decision.again
-        turns = turns + 1 if again else 0
+        turns = turns + 1 if again and decision.is_empty else 0
         check_turns(scheduler.name, turns)
         if progress is not None and decisions % 1000 == 0:
             progress(simulator.finished(), simulator.now_s)
