@@ -58,6 +58,7 @@ def arm_rows(
         ReportError: a reference is no arm of any scheduler.
     """
     found, cluster_of = _by_arm(runs), {run.place: run.cluster for run in runs}
+    undone = {(run.cell, run.row.labels.scheduler) for run in runs if uncounted([run.row]) > 0}
     arms = dict.fromkeys(arm for _, _, arm in found)
     for reference in references:
         if reference not in arms:
@@ -75,12 +76,7 @@ def arm_rows(
                 else _ratio(ours, found.get((cell, scheduler, each), {}), cluster_of, confidence)
                 for each in references
             },
-            undone=uncounted(
-                run.row
-                for run in runs
-                if (run.cell, run.row.labels.scheduler) == (cell, f"{scheduler}{AT}{arm}")
-            )
-            > 0,
+            undone=(cell, f"{scheduler}{AT}{arm}") in undone,
         )
         for (cell, scheduler, arm), ours in found.items()
     ]

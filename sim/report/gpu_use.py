@@ -81,7 +81,6 @@ def _frac_by_server(run: Run, changes: GpuChanges, rows: int, bins: int) -> Floa
     rows = min(rows, servers)
     row_of_server = np.arange(servers) * rows // servers
     gpus = np.bincount(row_of_server, weights=run.topology.gpus_per_server, minlength=rows)
-    change = changes.gpus_with(1)
     row = row_of_server[run.topology.gpu_server[changes.gpu]]
     by_row = np.argsort(row, kind="stable")
     bounds = np.searchsorted(row[by_row], np.arange(rows + 1))
@@ -90,9 +89,8 @@ def _frac_by_server(run: Run, changes: GpuChanges, rows: int, bins: int) -> Floa
     if end_s <= start_s:
         return use
     for number in range(rows):
-        mine = by_row[bounds[number] : bounds[number + 1]]
-        time_s = run.log.time_s[changes.event[mine]]  # not of all changes, once a row
-        busy = steps_of_changes(time_s, change[mine]).integral(edges_s)
+        own = changes.of(by_row[bounds[number] : bounds[number + 1]])
+        busy = steps_of_changes(own.time_s, own.gpus_with(1)).integral(edges_s)
         use[number] = np.diff(busy) / np.diff(edges_s) / gpus[number]
     return np.clip(use, 0.0, 1.0)
 

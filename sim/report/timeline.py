@@ -144,8 +144,8 @@ class GpuChanges:
         """(C,) holders of the GPU before the event."""
         return self.after - self.change
 
-    def of(self, chosen: BoolArray) -> "GpuChanges":
-        """The rows that are `chosen` (C,)."""
+    def of(self, chosen: BoolArray | IntArray) -> "GpuChanges":
+        """The rows that are `chosen`: (C,), or their numbers."""
         columns = (self.event, self.gpu, self.change, self.after)
         return GpuChanges(self.log, *(column[chosen] for column in columns))
 
