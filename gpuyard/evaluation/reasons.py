@@ -295,7 +295,8 @@ class ASrptJudge:
         occupancy = now.occupancy(set(order[:at].tolist()))
         room = now.room(occupancy.tenants)
         left = now.waiting(order[:at]).tolist()
-        ahead = np.array([each for each in left if not scheduler.delays(each)], dtype=np.int64)
+        blocking = [each for each in left if not scheduler.delays(each, view.now_s)]
+        ahead = np.array(blocking, dtype=np.int64)
         return now.seen(at + 1, room, self._told(now, occupancy, ahead, room))
 
     def _told(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Told:

@@ -105,7 +105,8 @@ class ASrpt:
     Delay rule, for jobs that communicate much: with alpha_max / alpha_min above `theta`, and the
     best place now slower than `1 + delta` times alpha_min, the job lets others start instead. It
     waits for at most `tau` times what it would lose, predicted duration x (alpha_now / alpha_min -
-    1), counted from the first time it could have started; then it takes what there is.
+    1), counted from the first time it could have started, though others take that place meanwhile;
+    then it takes what there is, and blocks.
 
     With `efficiency` below 1 the virtual machine is that much slower, a variant for clusters that
     cannot keep up with it: gangs that fit badly and shared links leave the real queue long, and a
@@ -171,6 +172,7 @@ class ASrpt:
         self._rank: IntArray = np.zeros(0, dtype=np.int64)  # (J,) place in the real queue
         self._released = 0
         self._since_s: dict[int, float] = {}  # when a delayed job could first have started
+        self._until_s: dict[int, float] = {}  # and until when it lets others start
         self._step: AloneStep | None = None
         self._least: dict[tuple[int, int], float] = {}  # alpha_min by (profile, gang)
 
@@ -194,9 +196,9 @@ class ASrpt:
         """Whether the virtual machine has not completed `job` yet."""
         return bool(self._phase[job] != RELEASED)
 
-    def delays(self, job: int) -> bool:
-        """Whether a waiting job could have started, and has chosen to wait for a better place."""
-        return job in self._since_s
+    def delays(self, job: int, now_s: float) -> bool:
+        """Whether a waiting job could have started, and still waits for a better place."""
+        return self._until_s.get(job, -math.inf) > now_s
 
     def _follow(self, view: ClusterView) -> None:
         """Bring the virtual machine to now, and those who arrived into it."""
@@ -231,23 +233,26 @@ class ASrpt:
         refused: set[tuple[int, ...]] = set()
         for job in order:
             like = int(view.jobs.num_gpus[job]), *ask_of(view.jobs.demands, job)
-            if like in refused:
+            gpus = None
+            if like not in refused:
+                gpus = place_alone(view, occupancy, job, self.placer, self._rng)
+            if gpus is not None:
+                self._until_s[job] = self._delayed_until_s(view, job, gpus)
+            elif self.patient is None:
+                refused.add(like)
+            else:
+                again_s = self.patient.wake_s(view, job)
+                times += [] if again_s is None else [again_s]
+            # Those whom it lets pass may take its place: others go on passing all the same.
+            if self.delays(job, view.now_s):
+                times.append(self._until_s[job])
                 continue
-            gpus = place_alone(view, occupancy, job, self.placer, self._rng)
             if gpus is None:
-                if self.patient is None:
-                    refused.add(like)
-                else:
-                    again_s = self.patient.wake_s(view, job)
-                    times += [] if again_s is None else [again_s]
                 if self.skip_blocked:
                     continue
                 break
-            until_s = self._delayed_until_s(view, job, gpus)
-            if until_s > view.now_s:
-                times.append(until_s)
-                continue
             self._since_s.pop(job, None)
+            self._until_s.pop(job, None)
             occupancy.occupy(job, gpus)
             starts.append(Start(job, gpus))
         return starts, times

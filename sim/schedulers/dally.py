@@ -63,9 +63,10 @@ class Dally:
     room, accepts by the same timers, and this counts as a wait of a lease. So jobs drift to the
     first machines, gangs find the others empty, and a spread gang tries for a better place after
     every lease. Chosen here: on the servers it is offered a job keeps its own GPUs if it can, which
-    costs nothing; of a rack, or of the cluster, machines with most free GPUs go first; timers
-    change between instants only. Held GPUs, the first tie-breaker there, are always 0: a lease is
-    for the whole gang. It wakes when a timer runs out of a job for which enough is free.
+    costs nothing; of a rack, or of the cluster, machines with most free GPUs go first; who takes
+    any GPUs is offered a rack's first, where one has them; timers change between instants only.
+    Held GPUs, the first tie-breaker there, are always 0: a lease is for the whole gang. It wakes
+    when a timer runs out of a job for which enough is free.
     """
 
     order_name = "dally"
@@ -156,7 +157,8 @@ class Dally:
             plan.refused[like] = widest
             return
         tier, offered = found
-        self._record(view.now_s, job, gang, tier)
+        if tier < RACK or self._takes_rack(plan, job, gang, plan.needed[like]):
+            self._record(view.now_s, job, gang, tier)
         accepted = self._own(view, job, slots.usable, offered)
         plan.occupancy.occupy(job, accepted)
         plan.free -= gang
@@ -176,13 +178,18 @@ class Dally:
         """The widest tier that the job accepts by now."""
         if gang not in plan.patience:
             plan.patience[gang] = self.timers.patience(gang, plan.view.now_s)
-        now_s, since_s = plan.view.now_s, self._assigned_s[job]
-        rack_leases, network_leases = plan.patience[gang]
-        if needed >= NETWORK or now_s >= since_s + network_leases * self.lease_s:
+        network_s = plan.patience[gang].network_leases * self.lease_s
+        if needed >= NETWORK or plan.view.now_s >= self._assigned_s[job] + network_s:
             return NETWORK
-        if needed == RACK or now_s >= since_s + rack_leases * self.lease_s:
-            return RACK
-        return MACHINE
+        return RACK if self._takes_rack(plan, job, gang, needed) else MACHINE
+
+    def _takes_rack(self, plan: _Plan, job: int, gang: int, needed: int) -> bool:
+        """Whether a rack will do as a rack: by its own timer, not by the network's alone.
+
+        What is taken as any GPUs tells nothing of how long racks are waited for.
+        """
+        rack_s = plan.patience[gang].rack_leases * self.lease_s
+        return bool(needed == RACK or plan.view.now_s >= self._assigned_s[job] + rack_s)
 
     def _record(self, now_s: float, job: int, gang: int, tier: int) -> None:
         """Remember how long the job waited for what it accepts."""

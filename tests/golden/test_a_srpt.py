@@ -102,6 +102,21 @@ def test_patience_ends_with_what_the_wait_would_save():
     assert found == {**OTHERS, "D": (6.3, 18.3, (0, 3))}
 
 
+def test_others_go_on_passing_once_its_place_is_taken():
+    # F joins at 6, when E has taken GPU 0 and D fits nowhere.
+    found = delayed([*APART, Job(5.75, 1, 1)], theta=1.5)
+    assert found["F"] == (6, 7, (3,))
+    assert found["D"] == (7.25, 11.25, (0, 1))
+
+
+def test_it_blocks_once_its_patience_is_over():
+    # F joins at 6.5, past 6.3: GPU 3 stays idle until D has a second one.
+    found = delayed([*APART, Job(6.25, 1, 1)], theta=1.5, tau=0.1)
+    assert found["E"] == (5.75, 6.75, (0,))
+    assert found["D"] == (6.75, 18.75, (0, 3))
+    assert found["F"] == (7.25, 8.25, (1,))
+
+
 def test_a_gang_that_loses_little_does_not_wait():
     assert delayed(APART, theta=3.0)["D"] == (5.5, 17.5, (0, 3))  # spread anywhere costs 3 at most
     assert delayed(APART, theta=1.5, delta=2.0)["D"] == (5.5, 17.5, (0, 3))

@@ -8,7 +8,7 @@ import pytest
 from sim.errors import GpuYardError
 from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated, FirstFit
-from sim.placers.tiers import Accepted, auto_patience, usual_leases
+from sim.placers.tiers import Accepted, Patience, auto_patience, usual_leases
 from sim.run import Kind, Run
 from sim.schedulers.dally import Dally
 from sim.schedulers.orders import Fifo, Las
@@ -134,6 +134,18 @@ def test_auto_begins_at_6_and_12_leases():
         topology = cluster(3, 8, servers_per_rack=per_rack)
         run = play(world(cut_up(5.0), topology), dally("auto"))
         assert stays(run)["J"] == [(start_s, start_s + 5, SPREAD)]
+
+
+@pytest.mark.parametrize(("rack_leases", "network_leases", "told"), [(2, 4, [2.0]), (6, 2, [])])
+def test_a_rack_taken_as_any_gpus_is_no_wait_for_a_rack(
+    monkeypatch: pytest.MonkeyPatch, rack_leases: float, network_leases: float, told: list[float]
+):
+    scheduler = dally()
+    stands = Patience(rack_leases, network_leases)  # timers that are learned may so stand
+    monkeypatch.setattr(scheduler.timers, "patience", lambda *_: stands)
+    run = play(world(cut_up(5.0), cluster(3, 8)), scheduler)
+    assert stays(run)["J"] == [(28, 33, SPREAD)]
+    assert list(scheduler.timers.rack.waits(6)) == told
 
 
 def test_a_spread_gang_tries_for_a_machine_after_every_lease():
