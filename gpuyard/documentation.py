@@ -29,7 +29,7 @@ PART = re.compile(
 OF_HYDRA = ("defaults", "hydra")  # top-level keys that are no keys of a program
 KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w@]+):(?P<rest>.*)$")
 COMMENT = re.compile(r"(?:^|\s)# ?(?P<words>.*)$")
-DETAILED = ("rules", "outages", "ray")  # groups whose keys are told too
+DETAILED = ("agents", "rules", "outages", "ray")  # groups whose keys are told too
 ELSEWHERE = (  # one study each, told on its page
     "compare_traces", "judge_mixes", "measure_colocation", "train_worl",
 )  # fmt: skip
