@@ -12,7 +12,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo reproduce test check ray-test page-test browser unit lint type arch warm warm-kernel \
-    warm-queues warm-scores docs fmt census lock
+    warm-queues warm-scores warm-rare docs fmt census lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -44,7 +44,7 @@ reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and go
 
 # Compiling takes minutes, and two test processes that need the same function would both compile it:
 # so it is done before, the event kernel first and then what is built on it, beside the checks of types.
-test check ray-test page-test unit warm-kernel warm-queues warm-scores: export NUMBA_NUM_THREADS := 1
+test check ray-test page-test unit warm-kernel warm-queues warm-scores warm-rare: export NUMBA_NUM_THREADS := 1
 test: setup  ## everything CI checks
 	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch browser warm
 	$(MAKE) --no-print-directory unit
@@ -78,7 +78,7 @@ arch: setup  ## which package may import which
 
 WARM = $(BIN)/python scripts/simulate.py workload.num_jobs=50 hydra.run.dir=runs/$@ > /dev/null
 
-warm: warm-queues warm-scores  ## compile the simulator; the result is kept beside the sources
+warm: warm-queues warm-scores warm-rare  ## compile the simulator; the result is kept beside the sources
 
 warm-kernel: setup
 	$(WARM) compiled=false
@@ -90,6 +90,9 @@ warm-queues: warm-kernel  # one engine plays every queue scheduler, so any of th
 warm-scores: warm-kernel
 	$(WARM) scheduler=linear_score agents.count=2
 	$(WARM) scheduler=linear_score agents.count=2 compiled=false
+
+warm-rare: warm-kernel  # links that jobs share, placers that look at more than free GPUs
+	$(WARM) scheduler=lif network=max_min
 
 PYTEST_MARKS ?= -m "not slow and not ray_cluster"
 unit: setup  ## tests without the slow ones

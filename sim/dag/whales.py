@@ -38,9 +38,9 @@ def draw_step(spent_share: float, rng: np.random.Generator) -> Step:
     """Encircle, swim a spiral, or wander.
 
     With a falling from 2 to 0, plan by plan that is judged, A = 2 a r - a; |A| < 1 goes to the
-    leader, half of the times along a spiral; else to another whale. Source: Mirjalili, Lewis, "The whale optimization algorithm"
-    (Advances in Engineering Software 95, 2016); signs and the spiral without a distance of its
-    own as in the public Java of WORL-RTGS.
+    leader, half of the times along a spiral; else to another whale. Source: Mirjalili, Lewis, "The
+    whale optimization algorithm" (Advances in Engineering Software 95, 2016); signs and the spiral
+    without a distance of its own as in the public Java of WORL-RTGS.
     """
     reach = 2.0 * (1.0 - spent_share)
     factor = 2.0 * reach * rng.random() - reach

@@ -46,7 +46,14 @@ from sim.engine.layout import (
     Workload,
 )
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle, play
-from sim.engine.placing import RARE, place_by_edges, place_rarely
+from sim.engine.placing import (
+    place_apart,
+    place_by_cost,
+    place_by_edges,
+    place_by_skew,
+    place_by_timers,
+    place_closely,
+)
 from sim.engine.preempting import search_aside, serve
 from sim.engine.queues import note_quantum
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
@@ -62,10 +69,15 @@ from sim.physics.physics import Physics
 from sim.view import ClusterView, Signal, ViewMaker
 
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
-JUDGES = {  # else `place_rarely`
+JUDGES = {  # the others are in `sim.engine.placing.choose`
     codes.LWF: place_by_workload,
     codes.HEAVY_EDGE: place_by_edges,
     codes.COMPACT_WAIT: place_compactly,
+    codes.LEAST_LOADED: place_apart,
+    codes.LEAST_INTERFERENCE: place_by_cost,
+    codes.CLOSEST: place_closely,
+    codes.DELAY: place_by_timers,
+    codes.SKEW: place_by_skew,
 }
 
 
@@ -143,9 +155,8 @@ def _parts(memory: Memory, state: State) -> Iterator[Routine]:
         yield Routine(QUANTUM, note_quantum, tell, handles, 1)
     if rule["forwarding"] in codes.ROUTES:
         yield Routine(ROUTE, route_arrivals, tell, handles)
-    if rule["placer"] in RARE:
-        judge = JUDGES.get(int(rule["placer"]), place_rarely)
-        yield Routine(JUDGE, judge, ask, handles, 3)
+    if int(rule["placer"]) in JUDGES:
+        yield Routine(JUDGE, JUDGES[int(rule["placer"])], ask, handles, 3)
     if rule["sharing"] != NEVER:
         yield Routine(NAME, name_shared, tell, handles, 1)
     if rule["placer"] == codes.LWF:

@@ -38,6 +38,12 @@ LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of serve
 
 
 @kernel
+def looked_at(state: State, memory: Memory, free: int) -> FreeGpus:
+    """The GPUs without a tenant; with `free` 0 those that are offered."""
+    return state.free_gpus if free != 0 else memory.offer
+
+
+@kernel
 def _fill(
     state: State, memory: Memory, free_gpus: FreeGpus, server: int, wanted: int, at: int
 ) -> int:
@@ -144,9 +150,14 @@ def own_servers(state: State, m: int) -> IntArray:
     return state.own[state.partition[m].first_own : state.partition[m].last_own]
 
 
+# The rules of rare placers are called by address, so each is compiled only where it is used. `free`
+# is 1 for the GPUs without a tenant, 0 for what is offered; False: the job has to wait.
+
+
 @array_kernel
-def _cheapest(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int) -> None:
+def place_by_cost(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     """The usable GPUs with least cost, lowest ids on ties; in order of ids."""
+    free_gpus, gang = looked_at(state, memory, free), state.job[job].num_gpus
     usable = np.zeros(len(free_gpus.gpu), dtype=np.bool_)
     for server in own_servers(state, m):
         if free_gpus.usable[server] > 0:
@@ -154,11 +165,13 @@ def _cheapest(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: i
                 usable[gpu] = free_gpus.gpu[gpu]
     gpus = np.flatnonzero(usable)
     memory.gpus[:gang] = np.sort(gpus[np.argsort(free_gpus.cost[gpus], kind="mergesort")[:gang]])
+    return bool(len(gpus) >= gang)
 
 
 @array_kernel
-def _delayed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, job: int) -> bool:
-    """Rule of `sim.placers.by_room`."""
+def place_by_timers(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
+    """Rule of `sim.placers.by_room.Delay`."""
+    free_gpus = looked_at(state, memory, free)
     row, rule, now_s = state.job[job], memory.rule[0], state.world[0].now_s
     since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
     servers = servers_to_fill(
@@ -170,9 +183,10 @@ def _delayed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, job: int
 
 
 @array_kernel
-def _skewed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, number: int) -> bool:
-    """Rule of `sim.placers.by_room`."""
-    kind, servers, racks = memory.kind[number], own_servers(state, m), len(state.rack)
+def place_by_skew(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
+    """Rule of `sim.placers.by_room.Skew`."""
+    free_gpus, kind = looked_at(state, memory, free), memory.kind[memory.waiter[job].kind]
+    servers, racks = own_servers(state, m), len(state.rack)
     gang, rack, widest = kind.gang, memory.server_rack, NETWORK
     if kind.skewed != 0:
         widest = narrowest(servers, free_gpus.most, rack, racks, gang)
@@ -225,8 +239,9 @@ def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
 
 
 @array_kernel
-def _closest(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int) -> None:
+def place_closely(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     """GPUs of the seed's server, then of its rack, then any; by id."""
+    free_gpus, gang = looked_at(state, memory, free), state.job[job].num_gpus
     seed, at = _seed_server(state, free_gpus, m, gang), 0
     for distance in range(3):
         for i in range(state.partition[m].first_own, state.partition[m].last_own):
@@ -236,10 +251,13 @@ def _closest(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: in
             if distance != (0 if server == seed else (1 if near else 2)):
                 continue
             at = fill_by_id(state, memory, free_gpus, server, gang - at, at)
+    return bool(at == gang)
 
 
 @array_kernel
-def _spread(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int) -> None:
+def place_apart(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
+    """Rule of `sim.placers.by_room.LeastLoaded`."""
+    free_gpus, gang = looked_at(state, memory, free), state.job[job].num_gpus
     servers, tenants = own_servers(state, m), state.gpu["tenants"]
     memory.gpus[:gang] = spread_out(
         servers,
@@ -249,6 +267,7 @@ def _spread(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int
         tenants,
         gang,
     )
+    return bool(gang > 0)  # `choose` has seen that there are as many
 
 
 @array_kernel
@@ -277,11 +296,8 @@ def _name_by_worker(memory: Memory, taken: IntArray, number: int) -> None:
 
 @array_kernel
 def place_by_edges(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
-    """Rule of `sim.placers.by_job`; called by address where that is the placer.
-
-    `free`: 1 for the GPUs without a tenant, 0 for what is offered.
-    """
-    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
+    """Rule of `sim.placers.by_job.HeavyEdge`."""
+    free_gpus, part = looked_at(state, memory, free), (m if free != 0 else 0)
     row = state.job[job]
     if usable_in(free_gpus, part) < row.num_gpus:
         return False
@@ -289,27 +305,6 @@ def place_by_edges(state: State, memory: Memory, free: int, m: int, job: int) ->
     taken = _taken(state, memory, row.num_gpus)
     if len(taken) > 1:
         _name_by_worker(memory, taken, memory.graphs.number[row.profile, row.num_gpus])
-    return True
-
-
-@array_kernel
-def place_rarely(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
-    """The placers that take longest to compile: called by address, and so only where one is used.
-
-    `free`: 1 for the GPUs without a tenant, 0 for what is offered.
-    """
-    placer, number = memory.rule[0].placer, memory.waiter[job].kind
-    free_gpus, gang = (state.free_gpus if free != 0 else memory.offer), memory.kind[number].gang
-    if placer == DELAY:
-        return _delayed(state, memory, free_gpus, m, job)
-    if placer == SKEW:
-        return _skewed(state, memory, free_gpus, m, number)
-    if placer == LEAST_LOADED:
-        _spread(state, memory, free_gpus, m, gang)
-    elif placer == CLOSEST:
-        _closest(state, memory, free_gpus, m, gang)
-    else:
-        _cheapest(state, memory, free_gpus, m, gang)
     return True
 
 
@@ -329,7 +324,7 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
     placer, number = memory.rule[0].placer, memory.waiter[job].kind
-    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
+    free_gpus, part = looked_at(state, memory, free), (m if free != 0 else 0)
     gang, priced = memory.kind[number].gang, memory.scalars[0].priced != 0
     if usable_in(free_gpus, part) < gang:
         return False

@@ -13,7 +13,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.engine.layout import NOBODY, Memory
-from sim.engine.placing import fill_by_id, lowest_ids, own_servers
+from sim.engine.placing import fill_by_id, looked_at, lowest_ids, own_servers
 from sim.jit import array_kernel, kernel
 from sim.kernel.free_gpus import NONE, FreeGpus, next_server, usable_in
 from sim.kernel.layout import State
@@ -136,7 +136,7 @@ def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
     number = memory.waiter[job].kind
-    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
+    free_gpus, part = looked_at(state, memory, free), (m if free != 0 else 0)
     gang, profile = memory.kind[number].gang, memory.kind[number].profile
     site, law = _site(memory, profile), _law(memory, profile)
     least_s = _least_comm_s(state, memory, free_gpus, m, number)
@@ -258,7 +258,7 @@ def _fill_least(
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, least workload first; where to write next."""
     if free != 0 or memory.scalars[0].whole != 0:  # they are empty, and have none
-        free_gpus = state.free_gpus if free != 0 else memory.offer
+        free_gpus = looked_at(state, memory, free)
         return fill_by_id(state, memory, free_gpus, server, wanted, at)
     most = min(wanted, memory.offer.usable[server])
     return at + _take_least(state, memory, server, at, 0, most)
@@ -321,7 +321,7 @@ def place_by_workload(state: State, memory: Memory, free: int, m: int, job: int)
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
-    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
+    free_gpus, part = looked_at(state, memory, free), (m if free != 0 else 0)
     gang, whole = state.job[job].num_gpus, free != 0 or memory.scalars[0].whole != 0
     if usable_in(free_gpus, part) < gang:
         return False
