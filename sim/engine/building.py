@@ -9,6 +9,7 @@ from sim import codes
 from sim.arrays import IntArray, RowArray
 from sim.codes import NEVER
 from sim.compiling import Routine, write_addresses
+from sim.engine import placing
 from sim.engine.acting import (
     joins_unknown,
     name_shared,
@@ -46,14 +47,6 @@ from sim.engine.layout import (
     Workload,
 )
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle, play
-from sim.engine.placing import (
-    place_apart,
-    place_by_cost,
-    place_by_edges,
-    place_by_skew,
-    place_by_timers,
-    place_closely,
-)
 from sim.engine.preempting import search_aside, serve
 from sim.engine.queues import note_quantum
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
@@ -71,13 +64,13 @@ from sim.view import ClusterView, Signal, ViewMaker
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
 JUDGES = {  # the others are in `sim.engine.placing.choose`
     codes.LWF: place_by_workload,
-    codes.HEAVY_EDGE: place_by_edges,
+    codes.HEAVY_EDGE: placing.place_by_edges,
     codes.COMPACT_WAIT: place_compactly,
-    codes.LEAST_LOADED: place_apart,
-    codes.LEAST_INTERFERENCE: place_by_cost,
-    codes.CLOSEST: place_closely,
-    codes.DELAY: place_by_timers,
-    codes.SKEW: place_by_skew,
+    codes.LEAST_LOADED: placing.place_apart,
+    codes.LEAST_INTERFERENCE: placing.place_by_cost,
+    codes.CLOSEST: placing.place_closely,
+    codes.DELAY: placing.place_by_timers,
+    codes.SKEW: placing.place_by_skew,
 }
 
 
