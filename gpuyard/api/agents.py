@@ -13,6 +13,7 @@ from gpuyard.launch.build import check_training
 from gpuyard.training.setting import plan_of
 from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
+from sim.arrays import BoolArray
 
 if TYPE_CHECKING:
     from marl.schedulers.marl import MarlScheduler
@@ -47,8 +48,8 @@ def make_env(
 class SingleAgentEnv(gymnasium.Env[Observation, int]):
     """One agent that owns the whole cluster, as a Gymnasium environment.
 
-    `observation["action_mask"]` is 1 where an action is legal; `action_space.sample()` draws
-    legal ones only.
+    `observation["action_mask"]` is 1 where an action is legal, `action_masks()` the same for who
+    asks by that name (MaskablePPO); `action_space.sample()` draws legal ones only.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012  (Gymnasium declares it so)
@@ -65,6 +66,7 @@ class SingleAgentEnv(gymnasium.Env[Observation, int]):
         """A new episode."""
         super().reset(seed=seed)
         seen, infos = self._env.reset(seed=seed, options=options)
+        self._legal = seen[self._agent]["action_mask"]
         return seen[self._agent], infos[self._agent]
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -75,7 +77,12 @@ class SingleAgentEnv(gymnasium.Env[Observation, int]):
         """
         name = self._agent
         seen, rewards, ended, cut, infos = self._env.step({name: int(np.asarray(action))})
+        self._legal = seen[name]["action_mask"]
         return seen[name], float(rewards[name]), ended[name], cut[name], infos[name]
+
+    def action_masks(self) -> BoolArray:
+        """(actions,) which are legal now."""
+        return np.asarray(self._legal, dtype=np.bool_)
 
 
 def make_single_agent_env(

@@ -208,7 +208,7 @@ def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntA
         "preempt_saves": int(rules.preempt_saves),
         "max_forwards": rules.max_forwards,
         "num_partitions": int(server_partition.max()) + 1,
-        "gpu_limit_milli": int(limit * WHOLE_GPU_MILLI),
+        "gpu_limit_milli": round(limit * WHOLE_GPU_MILLI),
         "links_matter": int(physics.links is None and np.any(factors != 1.0)),
         "shared_links": int(physics.links is not None),
         "host_matters": int(physics.host is not None),

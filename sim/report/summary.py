@@ -130,7 +130,8 @@ def locality_metrics(run: Run) -> dict[str, float]:
     chosen = gangs(run)
     servers = places_spanned(run, run.topology.gpu_server)[chosen]
     racks = places_spanned(run, run.topology.server_rack[run.topology.gpu_server])[chosen]
-    fewest = -(-run.jobs.num_gpus[chosen] // int(run.topology.gpus_per_server.max()))
+    held = np.diff(gpu_lists(run.log).first)[last_start(run)[chosen]]  # elastic: not as asked for
+    fewest = -(-held // int(run.topology.gpus_per_server.max()))
     classes = {
         "gang_servers_1_frac": servers == 1,
         "gang_servers_2_frac": servers == 2,  # noqa: PLR2004
@@ -160,7 +161,9 @@ def cluster_metrics(run: Run) -> dict[str, float | int]:
     return {
         "makespan_s": end_s - start_s,
         "gpu_util_frac": util.mean(start_s, end_s),
-        "gpu_util_steady_frac": util.mean(steady[0], steady[-1]) if len(steady) else float("nan"),
+        "gpu_util_steady_frac": util.mean(steady[0], steady[-1])
+        if len(steady) and steady[-1] > steady[0]
+        else float("nan"),
         "gpu_idle_while_queued_frac": wasted.mean(start_s, end_s) / run.topology.num_gpus,
         "shared_gpu_frac": shared.mean(start_s, end_s) / busy_mean if busy_mean > 0 else 0.0,
         "busy_gpu_s": busy_mean * (end_s - start_s),

@@ -146,7 +146,8 @@ class OutageFile:
         """
         del seed
         rows = sorted(self._read(topology), key=lambda row: row.at_s)
-        reasons = dict.fromkeys((row.server for row in rows if row.word == "add"), 1)
+        first = {row.server: row.word for row in reversed(rows)}  # of each server the earliest
+        reasons = {server: 1 for server, word in first.items() if word == "add"}
         before = [(0.0, server, Change.CLOSE) for server in sorted(reasons)]
         self._check_order(rows, reasons)
         changes = [*before, *((row.at_s, row.server, WORDS[row.word]) for row in rows)]

@@ -212,6 +212,9 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
     illegal = int(np.flatnonzero(seen["action_mask"] == 0)[0])
     with pytest.raises(GpuYardError, match="legal"):
         env.step(illegal)
+    for _ in range(3):
+        assert env.action_masks().tolist() == (seen["action_mask"] == 1).tolist()
+        seen, *_ = env.step(int(np.flatnonzero(env.action_masks())[0]))
 
 
 def test_one_agent_is_one():

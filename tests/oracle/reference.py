@@ -231,7 +231,7 @@ class ReferenceSimulator:
     def gpu_limit_milli(self) -> int:
         """What the tenants of a GPU may ask for together."""
         over = self.rules.gpu_oversubscription
-        return int(1000 * (self.rules.max_tenants if over is None else over))
+        return round(1000 * (self.rules.max_tenants if over is None else over))
 
     def _requeue(self, job: ReferenceJob, kind: Kind, *, keeps_work: bool) -> None:
         self._leave(job, "queued")

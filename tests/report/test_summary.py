@@ -72,6 +72,15 @@ def test_spread_gangs_are_counted_by_their_last_placement(hand):
     assert metrics["gang_racks_1_frac"] == 0.5
 
 
+def test_an_elastic_gang_is_compact_by_what_it_holds_and_a_batch_has_no_steady_use(hand):
+    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0, 1]),), gpus=4)]  # on two of the four it asked for
+    run = hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1)
+    metrics = summarise(dataclasses.replace(run, run_gpu_s=np.array([20.0])))
+    assert metrics["gang_compact_frac"] == 1.0
+    assert metrics["gpu_util_frac"] == 0.5
+    assert math.isnan(metrics["gpu_util_steady_frac"])
+
+
 def test_job_metrics_leave_out_warm_up_and_drain_but_cluster_metrics_do_not(hand):
     # GPU 0: W 0-100, then M 100-110, then L 110-200; only M is measured
     jobs = [

@@ -192,6 +192,11 @@ def demanding() -> Simulator:
     )  # fmt: skip
 
 
+def test_what_tenants_may_ask_for_is_rounded_not_cut():
+    limit = world([Job(0, 1, 1)], cluster(1, 1), max_tenants=3, gpu_oversubscription=2.01)
+    assert limit.state.world[0]["gpu_limit_milli"] == 2010  # 2.01 * 1000 is 2009.99...
+
+
 LIFE = {
     "part that is not left": (
         start(1, 0),

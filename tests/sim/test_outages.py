@@ -93,6 +93,9 @@ def test_a_file_lists_changes_in_any_order_and_adds_servers(tmp_path: Path):
     assert outages.at_s.tolist() == [0, 5, 7, 8, 9]
     assert outages.server.tolist() == [0, 1, 0, 2, 1]
     assert outages.change.tolist() == [1, 0, 2, 1, 2]
+    path.write_text("change,server,time_s\nadd,0,7\nremove,0,5\n")  # it was there before
+    again = OutageFile(path=str(path)).outages(cluster(3, 1), 0)
+    assert again.at_s.tolist() == [5, 7]
 
 
 BAD_FILES = {
