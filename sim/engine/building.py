@@ -62,7 +62,7 @@ from sim.physics.physics import Physics
 from sim.view import ClusterView, Signal, ViewMaker
 
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
-JUDGES = {  # the others are in `sim.engine.placing.choose`
+JUDGES = {  # one for each of `placing.RARE`; the others are in `placing.choose`
     codes.LWF: place_by_workload,
     codes.HEAVY_EDGE: placing.place_by_edges,
     codes.COMPACT_WAIT: place_compactly,
@@ -148,7 +148,7 @@ def _parts(memory: Memory, state: State) -> Iterator[Routine]:
         yield Routine(QUANTUM, note_quantum, tell, handles, 1)
     if rule["forwarding"] in codes.ROUTES:
         yield Routine(ROUTE, route_arrivals, tell, handles)
-    if int(rule["placer"]) in JUDGES:
+    if rule["placer"] in placing.RARE:
         yield Routine(JUDGE, JUDGES[int(rule["placer"])], ask, handles, 3)
     if rule["sharing"] != NEVER:
         yield Routine(NAME, name_shared, tell, handles, 1)
