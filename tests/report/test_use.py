@@ -1,17 +1,22 @@
 """Fragmentation, finish-time fairness, energy and latency against numbers worked out by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 
 import gpuyard
 from gpuyard.api.running import Run as Played
 from sim.report.balance import finish_time_rho
 from sim.report.gpu_use import fragmentation_metrics, unusable_free_over_time
-from sim.report.summary import WATTS, energy_metrics, summarise
+from sim.report.summary import WATTS, energy_metrics, summarise, watts_of
 from sim.report.timeline import unusable_changes
 from sim.run import Kind
 from sim.topology.generators import leaf_spine
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +156,15 @@ def test_energy_of_an_unknown_gpu_is_not_guessed(hand):
 
 def test_every_gpu_draws_more_when_busy():
     assert all(0 < watts.idle < watts.busy for watts in WATTS.values())
+
+
+def test_every_type_of_the_table_has_its_power_by_all_its_names():
+    table = OmegaConf.load(ROOT / "conf/gpu_table/shipped.yaml")
+    names = [*table, *(also for entry in table.values() for also in entry.get("also") or ())]
+    assert [name for name in names if watts_of(str(name)) is None] == []
+    assert watts_of("NVIDIA-A100-SXM4-80GB") is WATTS["a100"]
+    assert watts_of("v100m16") is watts_of("V100-32GB") is WATTS["v100"]
+    assert watts_of("Quadro RTX 6000") is WATTS["6000"]
+    assert watts_of("RTX A6000") is WATTS["a6000"]
+    assert watts_of("a10g") is WATTS["a10g"]
+    assert [watts_of(name) for name in ("a1000", "rtx 6000 ada", "h1", "p1000")] == [None] * 4
