@@ -245,10 +245,10 @@ class ClusterView:
     server_memory_free_mib: IntArray  # (S,)
     gpu_milli: IntArray  # (G,) thousandths promised to its tenants
     gpu_limit_milli: int
-    known_physics: Physics
     server_type: IntArray  # (S,) catalogue row of each server's GPU type
-    state: State  # for compiled code, which reads of it what `granted` names
     spares: Spares  # for `sim.engine.occupancy`, where a decision is tried out
+    _state: State  # of `state_of`
+    _belief: Physics  # of `belief`
 
     def __repr__(self) -> str:
         """When, how many jobs, and the size of the cluster or partition: no arrays."""
@@ -264,7 +264,7 @@ class ClusterView:
         """Profiles, predicted co-location and communication tables (INTERFERENCE)."""
         if Signal.INTERFERENCE not in self.granted:
             raise SignalError("view.belief needs INTERFERENCE; add it to the scheduler's `needs`")
-        return self.known_physics
+        return self._belief
 
     def gpus_of(self, job: int) -> IntArray:
         """GPUs of a running job."""
@@ -277,6 +277,11 @@ class ClusterView:
         return _view_of(
             self.__dict__, queued=queued, running=here, partition=partition, servers=servers
         )
+
+
+def state_of(view: ClusterView) -> State:
+    """The whole state, for compiled code: it reads of it what `view.granted` names, and no more."""
+    return view._state
 
 
 def _view_of(fields: Mapping[str, Any], **others: Any) -> ClusterView:
@@ -317,7 +322,7 @@ class ViewMaker:
         self._state, self._table, self._granted = state, jobs, granted
         divided, count = state.server["partition"], int(state.world["num_partitions"][0])
         self._fixed = {
-            "state": state,
+            "_state": state,
             **held_in(state),
             "jobs": JobColumns(state=state, jobs=jobs, granted=granted),
             "topology": topology,
@@ -332,7 +337,7 @@ class ViewMaker:
             "granted": granted,
             "placed": read_only(state.placed),
             "slot": _fixed(state.job["first"]),
-            "known_physics": belief,
+            "_belief": belief,
             "server_type": _fixed(state.server["type"]),
             "server_closed": read_only(state.server["closed"]),
             "gpu_limit_milli": int(state.world["gpu_limit_milli"][0]),

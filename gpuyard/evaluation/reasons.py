@@ -28,7 +28,7 @@ from sim.schedulers.a_srpt import ASrpt
 from sim.schedulers.dally import Dally
 from sim.schedulers.easy import Easy
 from sim.sharing import place_alone
-from sim.view import ClusterView
+from sim.view import ClusterView, state_of
 
 OWN_RANK = "place in the scheduler's own order among those who waited at the decision"
 BY_SUBMISSION = "place by submission, for this scheduler keeps no order of its own"
@@ -95,7 +95,7 @@ class _Instant:
 
     def waiting(self, jobs: IntArray) -> IntArray:
         """Those of `jobs` who still wait."""
-        return jobs[self.view.state.job["status"][jobs] == QUEUED]
+        return jobs[state_of(self.view).job["status"][jobs] == QUEUED]
 
     def occupancy(self, before: set[int]) -> Occupancy:
         """Who holds what once those of the started who are not in `before` are taken out."""
@@ -132,7 +132,7 @@ class _Instant:
 
     def _away(self) -> IntArray:
         """(S,) GPUs of servers that are away, and so empty, which the job could use."""
-        state, gpus = self.view.state, np.zeros(self.view.topology.num_servers, dtype=np.int64)
+        state, gpus = state_of(self.view), np.zeros(self.view.topology.num_servers, dtype=np.int64)
         for server in self.view.servers[self.view.server_closed[self.view.servers] > 0].tolist():
             row = state.server[server]
             size = row["last_gpu"] - row["first_gpu"]
@@ -167,7 +167,7 @@ def _orders(run: Run, view: ClusterView) -> tuple[IntArray, IntArray]:
     if len(started) > 1:
         _, where = np.unique(started, return_index=True)
         started = started[np.sort(where)]
-    return started[view.state.job["status"][started] == RUNNING], forwarded
+    return started[state_of(view).job["status"][started] == RUNNING], forwarded
 
 
 def named(run: Run, jobs: IntArray) -> str:
@@ -222,7 +222,7 @@ class QueueJudge:
         order = self._child.order(now.view)
         at = int(np.flatnonzero(order == now.job)[0])
         first = order[:0] if self._by_shares else order[:at]
-        waits = now.view.state.job["status"][first] == QUEUED
+        waits = state_of(now.view).job["status"][first] == QUEUED
         return first[waits], first[~waits], at + 1
 
     def _placed(self, view: ClusterView) -> IntArray:

@@ -32,7 +32,7 @@ from sim.errors import GpuYardError
 from sim.jobs import ANY_TYPE, Ask, ask_of
 from sim.report.run_tables import server_names
 from sim.topology.outages import NO_OUTAGES
-from sim.view import ClusterView, Signal
+from sim.view import ClusterView, Signal, state_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -311,7 +311,7 @@ class ServedScheduler:
 
     def request(self, view: ClusterView) -> dict[str, Any]:
         """What `/decide` takes of a view."""
-        started_s = view.state.job["started_s"]
+        started_s = state_of(view).job["started_s"]
         order = sorted(view.running.tolist(), key=lambda job: (started_s[job], job))
         away, names = np.flatnonzero(view.server_closed), server_names(view.topology)
         return {

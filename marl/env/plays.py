@@ -14,7 +14,7 @@ from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
 from sim.kernel.layout import State
 from sim.scoring.scratch import Mind, Scratch, scratch_of
-from sim.view import ClusterView
+from sim.view import ClusterView, state_of
 
 FIXED = ("state", "job", "belief")  # of the scratch: forks keep them, or have their own state
 # Shapes of what these rules do not show.
@@ -60,7 +60,7 @@ def make_play(
             actions=layout.actions,
             window=rules.window,
             largest_gang=min(int(jobs.max()), view.topology.num_gpus),
-            running=len(view.state.running),
+            running=len(state_of(view).running),
         ),
         buffers=buffers,
         racks=_racks(scratch),
@@ -185,7 +185,7 @@ class Rounds:
     def fork(self, view: ClusterView) -> "Rounds":
         """The same turn in `view`, that of a fork of the run."""
         twin = Rounds(layout=self.layout, rules=self.rules)
-        twin._play = forked(self.play(view), view.state, blank_buffers(self.layout))
+        twin._play = forked(self.play(view), state_of(view), blank_buffers(self.layout))
         twin._links = self._links
         return twin
 

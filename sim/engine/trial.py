@@ -13,7 +13,7 @@ from sim.engine.layout import NOBODY
 from sim.kernel import records
 from sim.kernel.layout import NO_JOB, State
 from sim.kernel.step import LEGAL
-from sim.view import ClusterView, held_in
+from sim.view import ClusterView, held_in, state_of
 
 # Members of the state that are shown whole, and what of its world is not.
 WHOLE = ("world", "gpu", "tenant", "server", "free_gpus", "partition", "rack")
@@ -28,24 +28,24 @@ class Mirror:
 
     def __init__(self, view: ClusterView) -> None:
         """A copy of the state of which `view` is."""
-        self._of = view.state
-        self.state: State = view.state.copied(shared=State.FIXED)
+        self._of = state_of(view)
+        self.state: State = state_of(view).copied(shared=State.FIXED)
         self._whole = [
             pair for name in WHOLE
-            for pair in _pairs(getattr(self.state, name), getattr(view.state, name))
+            for pair in _pairs(getattr(self.state, name), getattr(state_of(view), name))
         ]  # fmt: skip
-        self._jobs = _rows(self.state.job), _rows(view.state.job)
+        self._jobs = _rows(self.state.job), _rows(state_of(view).job)
 
     def is_of(self, view: ClusterView) -> bool:
         """Whether it can show what this view shows."""
-        return view.state is self._of
+        return state_of(view) is self._of
 
     def look(self, view: ClusterView) -> None:
         """Have the copy show the run as it stands: all but who neither waits nor runs.
 
         Speeds are not worked out on it, so links, hosts and what comes next are left out.
         """
-        mine, theirs = self.state, view.state
+        mine, theirs = self.state, state_of(view)
         for one, other in self._whole:
             one[:] = other
         world = mine.world[0]

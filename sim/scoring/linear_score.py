@@ -19,7 +19,7 @@ from sim.scoring.plan import Plan, plan_on
 from sim.scoring.scratch import NEVER, Mind, scratch_of
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
-from sim.view import ClusterView, Signal, ViewMaker
+from sim.view import ClusterView, Signal, ViewMaker, state_of
 
 
 class LinearScore:
@@ -120,12 +120,12 @@ class LinearScore:
         mirror = self._mirror
         if mirror is None or not mirror.is_of(view):
             self._mirror = mirror = Mirror(view)
-            copied = replace(view, state=mirror.state)
-            self._plan, self._of = self._made(copied, plays=False), view.state
+            copied = replace(view, _state=mirror.state)
+            self._plan, self._of = self._made(copied, plays=False), state_of(view)
         plan = self.plan(view)
         mirror.look(view)
         decide_all(plan)
-        moved = mirror.state.gpu["version"] != view.state.gpu["version"]
+        moved = mirror.state.gpu["version"] != state_of(view).gpu["version"]
         plan.scratch.costed_at[:, moved] = NEVER  # the run may come to other tenants than the copy
         orders, refused = plan.orders[0], None
         if orders["verdict"] != LEGAL:
@@ -148,8 +148,8 @@ class LinearScore:
 
         `plays`: a whole run is going to be played with it.
         """
-        if self._plan is None or self._of is not view.state:
-            self._mirror, self._plan, self._of = None, self._made(view, plays=plays), view.state
+        if self._plan is None or self._of is not state_of(view):
+            self._mirror, self._plan, self._of = None, self._made(view, plays=plays), state_of(view)
         return self._plan
 
     def _made(self, view: ClusterView, *, plays: bool) -> Plan:

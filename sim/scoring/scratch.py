@@ -18,7 +18,7 @@ from sim.physics.mix_table import Slowing, empty_tenants
 from sim.physics.reference import compact_spread
 from sim.scoring.ahead import Ahead
 from sim.scoring.table import OfForward, OfPair, OfSuspension
-from sim.view import ClusterView
+from sim.view import ClusterView, state_of
 
 INT, FLOAT = np.int64, np.float64
 NEVER = -1  # no version is
@@ -180,7 +180,7 @@ def scratch_of(view: ClusterView, mind: Mind) -> Scratch:
     gpus, servers, partitions = topology.num_gpus, topology.num_servers, view.num_partitions
     profiles = len(view.belief.catalogue.names)
     return Scratch(
-        state=view.state,
+        state=state_of(view),
         scalars=_scalars(view, mind),
         job=_job_rows(view, mind.use_durations),
         gpu=np.zeros(gpus, dtype=GPU),
@@ -242,7 +242,7 @@ def _job_rows(view: ClusterView, use_durations: bool) -> RowArray:
 
 
 def _ahead(view: ClusterView, window: int) -> Ahead:
-    topology, state, gpus = view.topology, view.state, view.topology.num_gpus
+    topology, state, gpus = view.topology, state_of(view), view.topology.num_gpus
     return Ahead(
         first_gpu=topology.server_first_gpu.astype(np.int64),
         gpu_server=topology.gpu_server.astype(np.int64),

@@ -116,10 +116,20 @@ def test_it_reads_what_its_needs_name_and_every_one_of_them(stem: str):
 
 
 def later(case: Case, run: Run, cut_s: float) -> Case:
-    """The same case with other durations for jobs that have not finished by `cut_s`."""
-    unfinished = ~(run.finish_s <= cut_s)
-    duration_s = np.where(unfinished, 3.0 * case.jobs.duration_s + 5.0, case.jobs.duration_s)
-    return dataclasses.replace(case, jobs=dataclasses.replace(case.jobs, duration_s=duration_s))
+    """The same case with other durations for jobs that have not finished by `cut_s`.
+
+    Jobs to come then come later, with one GPU each and other predictions.
+    """
+    jobs = case.jobs
+    unfinished, to_come = ~(run.finish_s <= cut_s), jobs.submit_s >= cut_s
+    changed = dataclasses.replace(
+        jobs,
+        duration_s=np.where(unfinished, 3.0 * jobs.duration_s + 5.0, jobs.duration_s),
+        estimate_s=np.where(to_come, 2.0 * jobs.estimate_s + 1.0, jobs.estimate_s),
+        submit_s=np.where(to_come, jobs.submit_s + 7.0, jobs.submit_s),
+        num_gpus=np.where(to_come, 1, jobs.num_gpus),
+    )
+    return dataclasses.replace(case, jobs=changed)
 
 
 def until(log: EventLog, cut_s: float) -> list[tuple[float, int, int, tuple[int, ...]]]:
@@ -133,13 +143,23 @@ def until(log: EventLog, cut_s: float) -> list[tuple[float, int, int, tuple[int,
 @pytest.mark.parametrize("stem", [s for s in SCHEDULERS if s not in ORACLES])
 @settings(max_examples=12)
 @given(case=small_cases, share=st.floats(0.1, 0.9))
-def test_it_does_not_peek_at_durations_of_unfinished_jobs(
+def test_it_does_not_peek_at_durations_of_unfinished_jobs_nor_at_jobs_to_come(
     stem: str, case: Case, share: float
 ) -> None:
     run = run_of(case, scheduler_of(stem))
     cut_s = float(run.log.time_s[int(share * (len(run.log.time_s) - 1))])
     other = run_of(later(case, run, cut_s), scheduler_of(stem))
     assert until(other.log, cut_s) == until(run.log, cut_s)
+
+
+@pytest.mark.parametrize("checkpoint", ["pretrained", "pretrained_suspending"])
+@settings(max_examples=8)
+@given(case=cases(most_partitions=3, most_jobs=25, equal_servers=True), share=st.floats(0.1, 0.9))
+def test_neither_do_agents(checkpoint: str, case: Case, share: float) -> None:
+    agents = made("scheduler=marl", f"scheduler.checkpoint={checkpoint}")
+    run = run_of(case, agents)
+    cut_s = float(run.log.time_s[int(share * (len(run.log.time_s) - 1))])
+    assert until(run_of(later(case, run, cut_s), agents).log, cut_s) == until(run.log, cut_s)
 
 
 def test_the_peeking_test_catches_an_oracle():

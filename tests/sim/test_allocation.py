@@ -12,7 +12,7 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, SimulationError
 from sim.kernel.allocation import Allocation, allocation_of
 from sim.simulator import Simulator, simulate
-from sim.view import ClusterView
+from sim.view import ClusterView, state_of
 from tests.oracle.cases import Case, cases
 from tests.oracle.random_decider import RandomDecider
 from tests.sim.scripted import Scripted
@@ -30,7 +30,7 @@ def told(allocation: Allocation) -> list[list[object]]:
 
 
 def assert_shown(occupancy: Occupancy, view: ClusterView) -> None:
-    assert told(occupancy._allocation) == told(allocation_of(view.state).copied())
+    assert told(occupancy._allocation) == told(allocation_of(state_of(view)).copied())
 
 
 class Trying(RandomDecider):

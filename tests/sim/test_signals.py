@@ -7,6 +7,8 @@ import pytest
 
 from sim.decision import Decision, Start
 from sim.errors import SignalError
+from sim.kernel.layout import State
+from sim.physics.physics import Physics
 from sim.view import ClusterView, Signal, information_of
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, play, world
@@ -55,6 +57,13 @@ def test_windows_cannot_be_written_through(window: str):
 
     with pytest.raises(ValueError, match="read-only"):
         look(write, Signal.NONE)
+
+
+def test_nothing_public_leads_to_the_whole_state():
+    def public(view: ClusterView) -> list[object]:
+        return [vars(at)[name] for at in (view, view.jobs) for name in vars(at) if name[0] != "_"]
+
+    assert not any(isinstance(value, State | Physics) for value in look(public, Signal.NONE)[0])
 
 
 def test_job_columns_cannot_be_written_through():
