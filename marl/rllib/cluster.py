@@ -191,7 +191,8 @@ class Pool:
 
         Raises:
             RayError: Ray cannot be started or reached, or workers are lost again and again: they
-                die, or do not answer for `sample_timeout_s`.
+                die, or do not answer for `sample_timeout_s`, for a task that is done again four
+                times as long as before.
             Exception: what `play` raises.
         """
         assert self.size
@@ -201,15 +202,16 @@ class Pool:
         while len(found) < len(tasks):
             while waiting and free:
                 actor, at = free.pop(), waiting.popleft()
-                since = time.monotonic() if self._here[actor] else math.inf
-                running[actor.call.remote(play, tasks[at])] = actor, at, since
+                allowed_s = self._spec.sample_timeout_s * 4 ** losses[at]
+                until_s = time.monotonic() + allowed_s if self._here[actor] else math.inf
+                running[actor.call.remote(play, tasks[at])] = actor, at, until_s
             answer = self._next(running)
             if answer in self._coming:
                 free += self._welcomed(answer)
                 continue
-            actor, at, since = running.pop(answer)
+            actor, at, until_s = running.pop(answer)
             try:
-                found[at] = ray.get(answer, timeout=0 if self._late(since) else None)
+                found[at] = ray.get(answer, timeout=0 if _is_past(until_s) else None)
                 self._here[actor] = True
                 free.append(actor)
             except RayTaskError as error:
@@ -249,14 +251,11 @@ class Pool:
         while True:
             timeout_s = min(LOOK_UP_S, self._spec.sample_timeout_s)
             done, _ = ray.wait([*running, *self._coming], num_returns=1, timeout=timeout_s)
-            late = (answer for answer, (*_, since) in running.items() if self._late(since))
+            late = (answer for answer, (*_, until_s) in running.items() if _is_past(until_s))
             for answer in (*done, *late):
                 return answer
             if not self._here:
                 log.warning("no worker has room on the Ray cluster, or starts; waiting for one")
-
-    def _late(self, since_s: float) -> bool:
-        return time.monotonic() - since_s > self._spec.sample_timeout_s
 
     def _welcomed(self, answer: Any) -> list[Any]:
         """The worker that answered, as one that may be used; none if it was lost while starting."""
@@ -279,11 +278,16 @@ class Pool:
         self._call_in()
 
 
+def _is_past(at_s: float) -> bool:
+    return time.monotonic() > at_s
+
+
 def _check(losses: int, error: Exception) -> None:
     if losses >= MOST_LOSSES:
         raise RayError(
             f"{losses} workers were lost one after the other ({_why(error)}); jobs=1 works "
-            "without Ray and shows the error, a smaller jobs needs less memory"
+            "without Ray and shows the error, a smaller jobs needs less memory, and a longer "
+            "ray.sample_timeout_s waits for slow ones"
         ) from error
 
 

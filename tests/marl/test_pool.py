@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,11 @@ def square_or_die(task: Task) -> int:
 
 def falls_asleep(task: Task) -> int:
     return square_or(signal.SIGSTOP, task[0] / "asleep", task[1], unlucky=2)
+
+
+def takes_5_s(task: Task) -> int:
+    time.sleep(5.0)
+    return square(task)
 
 
 def ends_its_process(task: Task) -> int:
@@ -103,6 +109,14 @@ def test_a_worker_that_does_not_answer_is_given_up(pool, tmp_path: Path, caplog)
     finally:
         with suppress(ProcessLookupError):
             os.kill(int((tmp_path / "asleep").read_text()), signal.SIGKILL)
+
+
+def test_a_slow_task_that_is_done_again_has_more_time(pool, tmp_path: Path, caplog):
+    pool._spec = replace(pool._spec, sample_timeout_s=2.0)
+    while len(set(pool.each(pid, [(tmp_path, number) for number in range(4)]))) < 2:
+        pass  # until both have done something
+    assert pool.each(takes_5_s, [(tmp_path, 3)]) == [9]
+    assert caplog.text.count("a worker was lost") == 1
 
 
 def test_what_a_task_raises_arrives_as_it_is_and_workers_go_on(pool, tmp_path: Path):
