@@ -1,6 +1,7 @@
 """Rules for what a trace leaves open: models, GPU types, and which of its columns to use."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,8 @@ from sim.jobs import (
     codes_of,
 )
 from sim.physics.catalogue import Catalogue, GangCatalogue
+from sim.physics.gpu_table import plain_name
+from sim.traces.column_reader import BLANKS
 from sim.traces.setting import check_choice
 from sim.traces.trace import Trace
 
@@ -63,25 +66,26 @@ class TypeWords:
 
     def _mask(self, text: str) -> int | None:
         """Bits of the types in `text`; None if the cluster has none of them."""
-        if not text:
+        words = [word.strip() for word in re.split(r"[|,]", text)]
+        if all(word.lower() in (*BLANKS, ANY) for word in words):
             return ANY_TYPE
-        bits = [self._bit(word) for word in text.split("|")]
         mask = 0
-        for bit in bits:
-            mask |= 0 if bit is None else 1 << bit
+        for word in words:
+            mask |= self._bits(word)
         return mask or None
 
-    def _bit(self, word: str) -> int | None:
-        """The type of that very name, else the one that `names` gives for it."""
-        lower = [name.lower() for name in self.known]
-        for wanted in (word.lower(), self.names.get(word, word).lower()):
-            if wanted in lower:
-                return lower.index(wanted)
-        return None
+    def _bits(self, word: str) -> int:
+        """The types of that very name, else those of the one that `names` gives for it."""
+        for wanted in (word, self.names.get(word, word)):
+            plain = plain_name(wanted)
+            alike = [t for t, known in enumerate(self.known) if plain_name(known) == plain]
+            if alike:
+                return sum(1 << t for t in alike)
+        return 0
 
     def _told(self, job: str, text: str) -> str:
         known = ", ".join(self.known) or "none named"
-        first = text.split("|")[0]
+        first = text.split("|")[0].strip()
         return (
             f"job {job}: gpu_types is {text!r}{nearest(first, self.known)}; the cluster has "
             f"{known}; say which type each name is with "
@@ -348,6 +352,9 @@ class JobRules:
         check_choice("rules.unknown_gpu_types", self.unknown_gpu_types, UNKNOWN)
         if isinstance(self.ignore, str):
             raise TraceError(f"rules.ignore is {self.ignore!r}; give a list, like [demands]")
+        for name in ("models", "ignore", "gpu_type_names"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, {})
         for name, target in self.models.items():
             if not isinstance(target, str):
                 raise TraceError(f"rules.models.{name} is {target!r}; give one name of a model")

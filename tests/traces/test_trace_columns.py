@@ -14,6 +14,7 @@ from sim.jobs import ANY_TYPE, CANCELLED, COMPLETED, FAILED, Attempts, Precedenc
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import CsvReader, trace_csv
 from sim.traces.estimators import NoEstimator
+from sim.traces.job_traits import TypeWords
 from sim.traces.prepare import cap, offered_load
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace, split, take, thinned_window, time_window
@@ -272,6 +273,25 @@ def test_gpu_types_are_matched_renamed_or_refused(tmp_path: Path, caplog) -> Non
         anywhere = table(tmp_path, "rules.unknown_gpu_types=any", setting=small)
     assert anywhere.demands.type_mask.tolist() == [ANY_TYPE] * 4
     assert "2 jobs ask for GPU types that the cluster lacks (the first: job a" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "mask"),
+    [
+        ("V100| P100", 0b1101), ("NVIDIA V100 , a100_80gb", 0b0011), ("P100|K80", 0b1100),
+        ("x|p100", 0b1100), ("", ANY_TYPE), ("nan", ANY_TYPE), (" Any ", ANY_TYPE),
+    ],
+)  # fmt: skip
+def test_gpu_types_are_found_in_any_spelling(text: str, mask: int) -> None:
+    known = ("V100", "A100-80GB", "p100", "Tesla P100")
+    words = TypeWords(known=known, names={"x": "P100"}, unknown="error")
+    assert words.masks(np.array(["a"]), np.array([text])).tolist() == [mask]
+
+
+def test_rules_that_are_null_are_empty(tmp_path: Path) -> None:
+    names = ("models", "ignore", "gpu_type_names")
+    jobs = table(tmp_path, *(f"rules.{name}=null" for name in names))
+    assert jobs.demands.type_mask.tolist() == [0b10, 0b01, ANY_TYPE, ANY_TYPE]
 
 
 def test_a_named_model_gets_its_profiles_under_either_rule(tmp_path: Path) -> None:
