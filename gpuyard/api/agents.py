@@ -49,7 +49,8 @@ class SingleAgentEnv(gymnasium.Env[Observation, int]):
     """One agent that owns the whole cluster, as a Gymnasium environment.
 
     `observation["action_mask"]` is 1 where an action is legal, `action_masks()` the same for who
-    asks by that name (MaskablePPO); `action_space.sample()` draws legal ones only.
+    asks by that name (MaskablePPO); `action_space.sample()` draws legal ones only (that of a
+    vector of environments does not know which these are).
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012  (Gymnasium declares it so)
@@ -76,7 +77,7 @@ class SingleAgentEnv(gymnasium.Env[Observation, int]):
             InvalidDecision: the action is not legal now.
         """
         name = self._agent
-        seen, rewards, ended, cut, infos = self._env.step({name: int(np.asarray(action))})
+        seen, rewards, ended, cut, infos = self._env.step({name: action})
         self._legal = seen[name]["action_mask"]
         return seen[name], float(rewards[name]), ended[name], cut[name], infos[name]
 

@@ -205,6 +205,7 @@ TRAINING: Rules = {
     "algo.batch_agent_steps": (True, 1),
     "algo.minibatch_agent_steps": (True, 1),
     "algo.epochs": (True, 1),
+    "algo.checkpoint_every": (True, 1),
     "policy.prior_scale": (False, 0),
 }
 GRANULARITIES = ("gang", "worker")

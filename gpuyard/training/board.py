@@ -1,4 +1,4 @@
-"""What a training tells while it runs: lines and bars, and the chosen loggers."""
+"""What a training tells: lines and bars, the chosen loggers, rivals in the curve."""
 
 import csv
 import errno
@@ -13,13 +13,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+from hydra.core.global_hydra import GlobalHydra
 from rich.progress import Progress
 
+from gpuyard.evaluation.lineup import Contender, lineup_of
+from gpuyard.evaluation.task import Task, run_task, setting_text
 from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.start import going_on
 from gpuyard.launch.terminal import clock_text, error_console, phase_bars
 from marl.rllib.checkpoint import FOLDER, JUDGED, checkpoints
 from marl.training.spec import CheckpointError, TrainingError
+from sim.errors import GpuYardError
 from sim.files import csv_text, write_atomically
 from sim.report.run_folder import Record
 
@@ -282,3 +287,47 @@ def return_text(value: float) -> str:
 def jct_text(seconds: float) -> str:
     """Like `2.31 h (8,316 s)`."""
     return f"{seconds / HOUR_S:,.2f} h ({seconds:,.0f} s)"
+
+
+def rivals_of(config: Mapping[str, Any]) -> list[Contender]:
+    """Schedulers that stand in the learning curve; none in a trial of a search (no Hydra there).
+
+    Raises:
+        ConfigError: naming the entry and what is wrong with it.
+    """
+    if not config["rivals"] or not GlobalHydra.instance().is_initialized():
+        return []
+    entries = [{"role": "composite", "overrides": words} for words in config["rivals"]]
+    told = {"lineup": {"entries": entries}, "checkpoint": None, "untrained": False}
+    return lineup_of({**told, "agent_counts": None})
+
+
+def best_rival(config: Mapping[str, Any], rivals: Sequence[Contender]) -> dict[str, float]:
+    """Name -> geometric mean over the validation windows of its mean JCT, of the best one.
+
+    Empty without rivals, and where one cannot run: the training is done by then, and the curve has
+    a line less.
+    """
+    if not rivals:
+        return {}
+    try:
+        found = _means_s(config, rivals)
+    except GpuYardError as error:
+        log.warning("no rival in the learning curve: %s", error)
+        return {}
+    name = min(found, key=found.__getitem__)
+    log.info("best rival on the validation windows: %s, mean JCT %.0f s", name, found[name])
+    return {name: found[name]}
+
+
+def _means_s(config: Mapping[str, Any], rivals: Sequence[Contender]) -> dict[str, float]:
+    found = {}
+    for contender in rivals:
+        setting = setting_text(config, contender)
+        rows = [
+            run_task(Task(setting, contender, "validation", window)).row
+            for window in range(config["validation_windows"])
+        ]
+        times_s = [row.metrics["jct_mean_s"] for row in rows]
+        found[rows[0].labels.scheduler] = float(np.exp(np.mean(np.log(times_s))))
+    return found

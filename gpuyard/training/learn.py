@@ -20,7 +20,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
 from gpuyard.training.form import NetworkForm, Player, ScorePlayer
-from gpuyard.training.setting import SCORE, rival_of, trainer_of
+from gpuyard.training.setting import SCORE, policy_in, rival_of, trainer_of
 from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
@@ -256,13 +256,33 @@ def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArr
             raise GpuYardError(f"{verdict} See why with simulate.py; {where}")
 
 
+# Keys that one kind of learning reads alone.
+OF_A_NETWORK, OF_A_SCORE = ("rules.", "graph."), ("units.", "standards=")
+
+
+def _check_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Refuse overrides of what is not read.
+
+    Raises:
+        ConfigError: naming the override, and who reads it.
+    """
+    networks = [word for word in overrides if word.startswith(OF_A_NETWORK)]
+    scores = [word for word in overrides if word.startswith(OF_A_SCORE)]
+    if config["learns"] == SCORE:
+        if networks:
+            raise ConfigError(f"{networks[0]} is of a network; add learns=network, or leave it out")
+        return
+    if scores:
+        raise ConfigError(f"{scores[0]} is of a score; add learns=score, or leave it out")
+    if networks and policy_in(config, config["begin"]) is not None:
+        raise ConfigError(f"{networks[0]}: begin={config['begin']} is a policy, which has its own")
+
+
 @program("learn")
 def main(cfg: DictConfig) -> None:
     """Learn, write, meet the held-out windows."""
     launch = start(cfg)
-    rules = [word for word in launch.record.overrides if word.startswith("rules.")]
-    if rules and launch.config["learns"] == SCORE:
-        raise ConfigError(f"{rules[0]} is of a network; add learns=network, or leave it out")
+    _check_words(launch.config, launch.record.overrides)
     trainer = trainer_of(launch)
     if launch.config["resume"] is None and (launch.folder / CHECKPOINT).is_file():
         log.warning(

@@ -8,15 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from hydra.core.global_hydra import GlobalHydra
 from rich.progress import Progress
 
 from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
-from gpuyard.evaluation.lineup import lineup_of
-from gpuyard.evaluation.task import Task, run_task, setting_text
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
@@ -27,15 +23,24 @@ from gpuyard.training.board import (
     Iterations,
     Logger,
     adopted,
+    best_rival,
     full_disk,
     jct_text,
     logger_of,
+    rivals_of,
     spent_s,
     training_bars,
     write_rows,
 )
 from gpuyard.training.setting import plan_of
-from marl.policy.build import PolicySpec, build_policy, encoder_name, parameters_of, save_policy
+from marl.policy.build import (
+    PolicySpec,
+    build_policy,
+    encoder_name,
+    parameters_of,
+    reads_links,
+    save_policy,
+)
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import (
@@ -65,39 +70,6 @@ from sim.simulator import simulate
 log = logging.getLogger(__name__)
 
 
-def best_rival(config: Mapping[str, Any]) -> dict[str, float]:
-    """Name -> geometric mean over the validation windows of its mean JCT, of the best one.
-
-    Empty without rivals, in a trial of a search (no Hydra there), and where one cannot run: the
-    training is done by then, and the curve has a line less.
-    """
-    if not config["rivals"] or not GlobalHydra.instance().is_initialized():
-        return {}
-    try:
-        found = _means_s(config)
-    except GpuYardError as error:
-        log.warning("no rival in the learning curve: %s", error)
-        return {}
-    name = min(found, key=found.__getitem__)
-    log.info("best rival on the validation windows: %s, mean JCT %.0f s", name, found[name])
-    return {name: found[name]}
-
-
-def _means_s(config: Mapping[str, Any]) -> dict[str, float]:
-    entries = [{"role": "composite", "overrides": words} for words in config["rivals"]]
-    told = {"lineup": {"entries": entries}, "checkpoint": None, "untrained": False}
-    found = {}
-    for contender in lineup_of({**told, "agent_counts": None}):
-        setting = setting_text(config, contender)
-        rows = [
-            run_task(Task(setting, contender, "validation", window)).row
-            for window in range(config["validation_windows"])
-        ]
-        times_s = [row.metrics["jct_mean_s"] for row in rows]
-        found[rows[0].labels.scheduler] = float(np.exp(np.mean(np.log(times_s))))
-    return found
-
-
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
            "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
            "wall_s")  # fmt: skip
@@ -116,6 +88,7 @@ class Training:
         self.folder = launch.folder
         self.config = config
         self.experiment: Experiment = experiment_of(config)
+        self.rivals = rivals_of(config)
         self.spec = policy_spec(config)
         self.ppo: PpoSpec = build(config, "algo")
         self.ray: RaySpec = build(config, "ray")
@@ -211,8 +184,8 @@ class Training:
                 "%s holds a training, which is dropped and begun anew; resume=auto would go on",
                 self.folder,
             )
-        drop_checkpoints(self.folder)
         policy = self.warm_start(progress)
+        drop_checkpoints(self.folder)  # not before something may be wrong with the configuration
         self.record(None, self.validate(policy))
         return policy
 
@@ -243,7 +216,7 @@ class Training:
         played = simulate(e.world.simulator(e.window("validation", 0)), scheduler, e.seed, None)
         write_run(self.folder, played, summarise(played), replace(record, labels=labels))
         curve = read_learning_curve(self.folder / "learning_curve.csv")
-        references_s = best_rival(self.config)
+        references_s = best_rival(self.config, self.rivals)
         learning_curve(curve, references_s=references_s, path=self.folder / "learning_curve.png")
 
     def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
@@ -311,6 +284,11 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
             f"{', '.join(sorted(takes))}"
         )
     sizes = {key: value for key, value in given.items() if key in SIZES}
+    if config["rules"]["datacenter"] and reads_links(name):
+        raise ConfigError(
+            f"rules.datacenter is true, but {encoder['_target_']} reads the links of its own "
+            "partition only; use rules.datacenter=false or encoder=hierarchical"
+        )
     prior = score_weights_of(policy["prior"], "policy.prior") if scale > 0.0 else None
     units = {
         f"{group}_units": 0 if prior is None else getattr(prior, f"{group}_layer").size
@@ -390,8 +368,10 @@ def learn(run: Training, progress: Progress, told: Told | None) -> None:
             trainer.restore(run.resumed)
         try:
             run.iterate(trainer, progress, told)
-        except KeyboardInterrupt:
-            if trainer.iterations_done != trainer.kept:
+        except (KeyboardInterrupt, GpuYardError) as error:
+            if trainer.iterations_done != trainer.kept and trainer.iterations_done >= (
+                0 if isinstance(error, KeyboardInterrupt) else 1
+            ):
                 run.save(trainer)
             raise
     finally:

@@ -148,19 +148,26 @@ RULES: Rules = SEED | {
 def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Plan":
     """The world on windows of a part, as `train.py` configures it.
 
+    Windows of other parts than train are played in the physics.
+
     Raises:
         TraceError: a gang of its first window fits no partition.
-        ConfigError: a value of `rules` is none of its choices.
+        ConfigError: a value of `rules` is none of its choices, or the reward cannot be called.
     """
     from marl.policy.build import encoder_name, reads_links  # torch
     from marl.training.plan import Plan, Windows
 
     experiment.window(part, 0)
     links = reads_links(encoder_name(new_name(config["encoder"]["_target_"])))
+    world, reward = experiment.world, build(config, "reward")
+    if part == "train":
+        world = TRAIN_PHYSICS[config["train_physics"]](world)
+    if not callable(reward):
+        raise ConfigError(f"reward is a {type(reward).__name__}, which has no __call__(gathered)")
     return Plan(
-        world=TRAIN_PHYSICS[config["train_physics"]](experiment.world),
+        world=world,
         rules=_rules_of(config, links=links),
-        reward=build(config, "reward"),
+        reward=reward,
         windows=Windows(experiment, part),
         max_rounds=config["max_rounds"],
     )
@@ -258,6 +265,9 @@ def _check(config: Mapping[str, Any]) -> None:
     check_cells(config["mix"])
     check_count("train_windows", config["train_windows"], null=True)
     check_learns(config)
+    name = config["name"]
+    if not isinstance(name, str) or Path(name).name != name:
+        raise ConfigError(f"name is {name!r}; it must be a text without /, the name of a file")
     if config["minutes"] is None and config["updates"] is None:
         raise ConfigError("minutes and updates are both null; give one, or both")
     for key, whole in (("minutes", False), ("updates", True)):
@@ -304,7 +314,7 @@ def rival_of(config: Mapping[str, Any], key: str) -> Player:
     Raises:
         GpuYardError: neither can be read.
     """
-    folder = _policy_in(config, config[key])
+    folder = policy_in(config, config[key])
     if folder is not None:
         from gpuyard.training.network import network_in  # torch
 
@@ -317,7 +327,7 @@ def rival_of(config: Mapping[str, Any], key: str) -> Player:
     return ScorePlayer(weights)
 
 
-def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
+def policy_in(config: Mapping[str, Any], name: object) -> Path | None:
     """The folder of the policy of this name or path, where networks are learned."""
     if config["learns"] != NETWORK:
         return None
@@ -353,7 +363,7 @@ def _beginning(config: Mapping[str, Any], source_spec: SourceSpec, setting: str)
 
     A policy goes on as it is: sizes, rules and prior are its own.
     """
-    folder = _policy_in(config, config["begin"])
+    folder = policy_in(config, config["begin"])
     if folder is not None:
         from gpuyard.training.network import network_in  # torch
 

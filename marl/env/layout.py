@@ -35,6 +35,9 @@ GANG, WORKER = "gang", "worker"  # what one action places
 GRANULARITIES = (GANG, WORKER)
 
 
+FLAGS = ("only_placeable", "sharing", "alone", "blind_peers", "links", "suspends", "datacenter")
+
+
 @dataclass(frozen=True)
 class CodecRules:
     """What agents may do, beyond the simulator's own rules."""
@@ -61,6 +64,10 @@ class CodecRules:
         if self.granularity not in GRANULARITIES:
             known = " or ".join(GRANULARITIES)
             raise ValueError(f"rules.granularity is {self.granularity!r}; it must be {known}")
+        for key in FLAGS:
+            value = getattr(self, key)
+            if type(value) is not bool:
+                raise ValueError(f"rules.{key} is {value!r}; it must be true or false")
         for key in ("interval_s", "rest_share"):
             value = getattr(self, key)
             if not 0.0 <= value < math.inf:

@@ -14,7 +14,7 @@ from marl.env.layout import CodecRules, Layout, Observation
 from marl.env.turns import Turns
 from marl.env.world import Reward, World
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError, InvalidDecision
+from sim.errors import GpuYardError, InvalidDecision, check_keys
 from sim.jobs import JobTable
 
 
@@ -35,6 +35,17 @@ class LegalActions(spaces.Discrete[np.int64]):
         if mask is None and probability is None:
             mask = self.legal
         return super().sample(mask, probability)
+
+
+def _options(given: dict[str, Any]) -> tuple[int | None, float]:
+    """Window (None: drawn) and share of the rounds that `reset` is asked for."""
+    check_keys(given, ("window", "cut_frac"), "options", GpuYardError)
+    window, cut_frac = given.get("window"), given.get("cut_frac", np.inf)
+    if window is not None and (type(window) is not int or window < 0):
+        raise GpuYardError(f"options.window is {window!r}; it must be a whole number from 0")
+    if not isinstance(cut_frac, int | float) or not cut_frac > 0.0:
+        raise GpuYardError(f"options.cut_frac is {cut_frac!r}; it must be a number above 0")
+    return window, cut_frac
 
 
 ROUNDS_PER_JOB = 5.2  # turns: about what an episode takes, measured in the headline setting
@@ -87,7 +98,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self.max_rounds = max_rounds
         self.render_mode = None
         self._make_jobs = make_jobs
-        self._rules = rules
+        self.rules = rules
         self._rng = np.random.default_rng()
         self.possible_agents = [agent_name(m) for m in range(world.partitions)]
         self.agents: list[str] = []
@@ -110,14 +121,20 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     ) -> tuple[dict[str, Observation], Infos]:
         """A new episode; without a seed the environment's stream goes on.
 
-        `options={"cut_frac": f}` truncates this episode after about a share f of its rounds; with
-        `rules.granularity` worker, where each worker takes a round, after less.
+        Args:
+            seed: of this episode and those after it.
+            options: `{"window": k}` plays window k, as `gpuyard evaluate` does; `{"cut_frac": f}`
+                truncates after about a share f of the rounds; with `rules.granularity` worker,
+                where each worker takes a round, after less.
+
+        Raises:
+            GpuYardError: an option is none of these, or no such number.
         """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        jobs = self._make_jobs(int(self._rng.integers(2**31)))
-        turns = Turns(self.world.simulator(jobs), self.layout, self._rules, gathers=True)
-        cut_frac = (options or {}).get("cut_frac", np.inf)
+        window, cut_frac = _options(options or {})
+        jobs = self._make_jobs(int(self._rng.integers(2**31)) if window is None else window)
+        turns = Turns(self.world.simulator(jobs), self.layout, self.rules, gathers=True)
         self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * ROUNDS_PER_JOB * len(jobs))))
         self.turns, self._steps = turns, 0
         self.agents = list(self.possible_agents)
@@ -194,12 +211,16 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         """
         given = self.reward(turns.take())
         agents = len(self.agents)
-        if np.shape(given) != (agents,) or not np.all(np.isfinite(given)):
+        try:
+            numbers = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):  # texts, lists of several lengths
+            numbers = np.empty(0)
+        if numbers.shape != (agents,) or not np.all(np.isfinite(numbers)):
             raise GpuYardError(
                 f"{type(self.reward).__qualname__} gives {given!r}; a reward must give one finite "
                 f"number for each of the {agents} agents"
             )
-        return given
+        return numbers
 
     def _seen(self, turns: Turns) -> dict[str, Observation]:
         """What the agent of this turn sees; with `everyone`, what all see."""

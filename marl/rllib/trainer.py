@@ -129,13 +129,14 @@ class Trainer:
             f"iteration {number}: all env runners were lost, or did not answer, {tries} times one "
             "after the other",
             "fewer ray.num_env_runners or ray.num_envs_per_env_runner if memory is short, or a "
-            "longer ray.sample_timeout_s or ray.restore_timeout_s",
+            "longer ray.sample_timeout_s or ray.restore_timeout_s; what a reward or network of "
+            "yours raises is told with ray.num_env_runners=0",
         )
 
     def _stopped(self, told: str, change: str = SLOWER) -> TrainingError:
         on = (
             "resume from the last checkpoint"
-            if self.kept is not None
+            if self.kept is not None or self.iterations_done > 0  # which is then kept, too
             else "begin anew, nothing is kept yet,"
         )
         return TrainingError(f"{told}; {on} with {change}")
