@@ -13,7 +13,7 @@ import pytest
 
 import gpuyard
 from gpuyard.launch.errors import ConfigError
-from sim.errors import GpuYardError, TraceError
+from sim.errors import GpuYardError, InvalidDecision, TraceError
 from sim.schedulers.orders import Sjf
 from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
@@ -212,6 +212,9 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
     illegal = int(np.flatnonzero(seen["action_mask"] == 0)[0])
     with pytest.raises(GpuYardError, match="legal"):
         env.step(illegal)
+    for wrong in (1.7, np.array([1]), "a"):
+        with pytest.raises(InvalidDecision, match="an action is a whole number"):
+            env.step(wrong)
     for _ in range(3):
         assert env.action_masks().tolist() == (seen["action_mask"] == 1).tolist()
         seen, *_ = env.step(int(np.flatnonzero(env.action_masks())[0]))
@@ -358,10 +361,42 @@ def test_an_environment_pays_by_the_physics_that_is_trained_in():
     assert paid["belief"] == sum(delays(env_of())) != paid["truth"]
     with pytest.raises(ConfigError, match="train_physics is 'foo'"):
         env_of("train_physics=foo")
-    with pytest.raises(ConfigError, match=r"rules\.window"):
-        env_of("rules.window=0")
+    for word in ("rules.window=0", "rules.sharing=off", "rules.suspends=no"):
+        with pytest.raises(ConfigError, match=re.escape(word.partition("=")[0])):
+            env_of(word)
     with pytest.raises(TraceError, match=r"a gang of 16 GPUs fits none .* workload.max_gang=8"):
         env_of(agents=8)
+
+
+def test_windows_that_judge_are_played_in_the_physics_by_their_numbers():
+    env = env_of(part="test")
+    assert env.world.physics is not env.world.belief
+    submitted = []
+    for window in (0, 1, 0):
+        env.reset(seed=window, options={"window": window})
+        submitted.append(env.turns.simulator.jobs.submit_s)
+    assert np.array_equal(submitted[0], submitted[2])
+    assert not np.array_equal(submitted[0], submitted[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cutfrac": 0.1}, "cut_frac"), ({"cut_frac": "a"}, "above"), ({"cut_frac": 0}, "above 0"),
+        ({"window": -1}, "whole number"), ({"window": 0.5}, "whole number"),
+    ],
+)  # fmt: skip
+def test_options_of_an_episode_are_checked(options, told: str):
+    with pytest.raises(GpuYardError, match=told):
+        env_of().reset(options=options)
+
+
+def test_a_reward_gives_numbers():
+    env = env_of()
+    env.reset(seed=1)
+    env.reward = lambda _: ["much"] * len(env.agents)
+    with pytest.raises(GpuYardError, match="one finite number for each of the 2 agents"):
+        delays(env)
 
 
 def test_an_environment_shows_links_to_an_encoder_that_reads_them():

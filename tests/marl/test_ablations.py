@@ -149,6 +149,10 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
         wrong = {**config, "encoder": {**config["encoder"], key: 4}}
         with pytest.raises(ConfigError, match=rf"encoder\.{key} is no parameter of .*; it takes g"):
             policy_spec(wrong)
+    linked = {"_target_": "gnn.linked.LinkedEncoder", **sizes}
+    whole = {**config, "encoder": linked, "rules": {"suspends": False, "datacenter": True}}
+    with pytest.raises(ConfigError, match=r"use rules.datacenter=false or encoder=hierarchical"):
+        policy_spec(whole)
 
 
 def test_a_policy_of_columns_that_are_gone_says_so(tmp_path: Path):

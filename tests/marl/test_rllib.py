@@ -339,6 +339,6 @@ def test_lost_env_runners_are_waited_for_and_then_told(
         lambda **given: ([], []) if next(lost, True) else sample(**given),
     )  # fmt: skip
     assert trainer.iterate().number == 1
-    with pytest.raises(TrainingError, match=r"2: all env runners were lost.* 3 times.*begin anew"):
+    with pytest.raises(TrainingError, match=r"2: all env runners were lost.* 3 times.*resume from"):
         trainer.iterate()
     assert trainer.iterations_done == 1

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gpuyard.launch.build import resolve, yaml_text
-from gpuyard.launch.errors import CONF
+from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.training import session
 from marl.rllib import trainer
 from marl.rllib.checkpoint import FOLDER, JUDGED, SETTING, checkpoints
 from marl.training.spec import CheckpointError, TrainingError
+from sim.errors import GpuYardError
 from sim.report.run_folder import collect_record
 from tests.marl.test_train_script import TINY
 from tests.marl.trainings import curve
@@ -52,6 +53,8 @@ def train(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tr
             found = finds.pop(0)
             if found is None:
                 raise KeyboardInterrupt
+            if isinstance(found, GpuYardError):
+                raise found
             return found
 
         monkeypatch.setattr(session, "validation_jct_s", judge)
@@ -112,6 +115,22 @@ def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
     assert train(tmp_path, [700], "algo.iterations=1").best_s == 700
     assert judged(tmp_path) == ["900", "700"]
     assert train(tmp_path, [], "algo.iterations=1").best_s == 700
+
+
+def test_an_error_keeps_the_iterations_before_it(train: Train, tmp_path: Path):
+    with pytest.raises(GpuYardError, match="a NaN"):
+        train(
+            tmp_path, [900, 800, GpuYardError("a NaN")],
+            "algo.iterations=9", "algo.checkpoint_every=9",
+        )  # fmt: skip
+    assert list(checkpoints(tmp_path)) == [2]
+
+
+def test_a_wrong_setting_costs_no_checkpoint(train: Train, tmp_path: Path):
+    train(tmp_path, [900, 800], "algo.iterations=1")
+    with pytest.raises(ConfigError, match="has no weights of suspensions"):
+        train(tmp_path, [], "resume=null", "policy.prior_scale=4", "rules.suspends=true")
+    assert list(checkpoints(tmp_path)) == [1]
 
 
 def test_a_restore_that_is_interrupted_costs_no_checkpoint(
