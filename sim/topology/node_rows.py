@@ -1,18 +1,14 @@
 """YAML and CSV node lists with the line of every value, so that errors can say where."""
 
-import csv
-import gzip
-import io
 import math
-import zlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from sim.arrays import plain_number
 from sim.errors import TopologyError, nearest
+from sim.text_files import quoted_rows, read_text
 
 # Plain values; dates and bytes come through as they are and are refused where they are read.
 Value = Any
@@ -33,7 +29,7 @@ def read_marked_yaml(path: str) -> Marked:
         TopologyError: naming file and line, if it cannot be read or decoded, is no YAML, names a
             key twice, or uses anchors (whose copies have no line of their own).
     """
-    text = _text(path)
+    text = read_text(path, TopologyError, "set topology.path to a description")
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
@@ -52,32 +48,6 @@ def read_marked_yaml(path: str) -> Marked:
         raise TopologyError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise TopologyError(f"{path}: is nested too deeply to be a description") from error
-
-
-def _text(path: str) -> str:
-    try:
-        data = Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise TopologyError(
-            f"{path}: cannot be read ({error.strerror}); set topology.path to a description"
-        ) from error
-    return decoded(data, path)
-
-
-def decoded(data: bytes, path: str) -> str:
-    """UTF-8 text, with or without a byte-order mark.
-
-    Raises:
-        TopologyError: naming the line and the byte that is no UTF-8.
-    """
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TopologyError(
-            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8 text; "
-            f"save the file in the encoding UTF-8"
-        ) from error
 
 
 def _marked(loader: yaml.SafeLoader, node: yaml.Node, path: str, seen: set[int]) -> Marked:
@@ -108,9 +78,6 @@ def _entries(
             raise TopologyError(f"{path}, line {line}: the key {key} stands there twice")
         entries[key] = replace(_marked(loader, value_node, path, seen), line=line)
     return entries
-
-
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -173,41 +140,15 @@ def read_node_rows(path: str) -> NodeRows:
         TopologyError: naming file and line, if it cannot be read, unpacked, decoded or split, has
             no rows, or has a row of another width than the header.
     """
-    text = decoded(_load(path), path)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    start = 1
-    try:
-        for row in reader:
-            if row:
-                rows.append(row)
-                lines.append(start)
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise TopologyError(f"{path}, line {start}: cannot be split: {error}") from error
+    text = read_text(path, TopologyError, "set topology.path to a node list")
+    rows = list(quoted_rows(text, path, TopologyError))
     if len(rows) <= 1:
         raise TopologyError(f"{path}: has no row below a header; give one row a server")
-    header = [name.strip() for name in rows[0]]
-    for row, line in zip(rows, lines, strict=True):
+    header = [name.strip() for name in rows[0][0]]
+    for row, line in rows:
         if len(row) != len(header):
             raise TopologyError(
                 f"{path}, line {line}: {len(row)} fields, the header has {len(header)}; "
                 f"complete or remove the row"
             )
-    return NodeRows(path, header, rows[1:], lines[1:])
-
-
-def _load(path: str) -> bytes:
-    try:
-        data = Path(path).expanduser().read_bytes()
-        packed = data.startswith(GZIP_MAGIC) or path.endswith(".gz")
-        return gzip.decompress(data) if packed else data
-    except gzip.BadGzipFile as error:
-        raise TopologyError(f"{path}: is not a gzip file ({error}); fetch it again") from error
-    except OSError as error:
-        raise TopologyError(
-            f"{path}: cannot be read ({error.strerror}); set topology.path to a node list"
-        ) from error
-    except (EOFError, zlib.error) as error:
-        raise TopologyError(f"{path}: is not a whole gzip file ({error}); fetch it") from error
+    return NodeRows(path, header, [row for row, _ in rows[1:]], [line for _, line in rows[1:]])

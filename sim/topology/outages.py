@@ -4,18 +4,17 @@ They come from a CSV file of what happened or is planned, from seeded failures, 
 both, or there are none.
 """
 
-import csv
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import SimulationError, check_numbers, nearest
+from sim.text_files import quoted_rows, read_text
 from sim.topology.topology import Topology
 
 MOST_NAMED = 8  # servers in a message
@@ -136,7 +135,7 @@ class OutageFile:
 
     def __init__(self, *, path: str) -> None:
         """Read from `path` when a topology is known."""
-        self._path = Path(path)
+        self._path = path
 
     def outages(self, topology: Topology, seed: int) -> Outages:
         """The changes of the file; the seed does not matter.
@@ -164,19 +163,9 @@ class OutageFile:
             reasons[row.server] = count + (-1 if WORDS[row.word] == Change.OPEN else 1)
 
     def _read(self, topology: Topology) -> list[_Row]:
-        try:
-            text = self._path.read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise SimulationError(
-                f"{self._path}: {error.strerror}; set outages.path to a CSV file"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise SimulationError(f"{self._path}: not UTF-8 text ({error.reason})") from error
-        try:
-            table = list(csv.reader(text.splitlines(), strict=True))
-        except csv.Error as error:
-            raise SimulationError(f"{self._path}: not a CSV file ({error})") from error
-        header = [name.strip() for name in table[0]] if table else []
+        text = read_text(self._path, SimulationError, "set outages.path to a CSV file")
+        table = list(quoted_rows(text, self._path, SimulationError))
+        header = [name.strip() for name in table[0][0]] if table else []
         missing = [name for name in COLUMNS if name not in header]
         if missing:
             raise SimulationError(
@@ -184,11 +173,7 @@ class OutageFile:
             )
         places = [header.index(name) for name in COLUMNS]
         servers = _servers(topology)
-        return [
-            self._row(line, cells, places, servers)
-            for line, cells in enumerate(table[1:], start=2)
-            if cells
-        ]
+        return [self._row(line, cells, places, servers) for cells, line in table[1:]]
 
     def _row(self, line: int, cells: list[str], places: list[int], servers: dict[str, int]) -> _Row:
         if len(cells) <= max(places):

@@ -1,9 +1,10 @@
 """Reads the job log of Microsoft's Philly traces: `cluster_job_log` (Jeon et al., ATC 2019)."""
 
+import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,15 +14,92 @@ import numpy as np
 from sim.arrays import FloatArray, objects
 from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts
+from sim.text_files import read_text
 from sim.traces.column_reader import Notes, nothing_usable, shown
-from sim.traces.json_stream import Located, read_objects
 from sim.traces.setting import check_count
 from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Trace, starts, take
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STATES = {"Pass": COMPLETED, "Failed": FAILED, "Killed": CANCELLED}
+BLANKS = (" ", "\t", "\r", "\n")
 NO_TIME = (None, "", "None")
+
+
+@dataclass(frozen=True)
+class Located:
+    """One object of the list."""
+
+    value: Any
+    index: int  # from 0
+    line: int  # 1-based line at which it starts
+
+
+class JsonList:
+    """The text of a plain or gzip file that holds one JSON list, read from its beginning on."""
+
+    def __init__(self, path: str) -> None:
+        """Read the file; a TraceError where that cannot be."""
+        self._path, self._text = path, read_text(path)
+        self._at, self._line = 0, 1
+        self._scanner = json.JSONDecoder()
+
+    def objects(self) -> Iterator[Located]:
+        """The objects of the list.
+
+        Raises:
+            TraceError: naming the line (and the object) at which the file is no list.
+        """
+        self._take("[", "the file must hold a list of jobs, [ ... ]")
+        index = 0
+        while self._sign() != "]":
+            if index > 0:
+                self._take(",", f"a comma must follow job object {index - 1}")
+            yield self._object(index)
+            index += 1
+        self._take("]", "the list must end with ]")
+        if self._sign():
+            raise self._fault(": there is text after the end of the list; take it out")
+
+    def _sign(self) -> str:
+        """The next sign that is no blank, not taken; "" at the end of the file."""
+        while self._text[self._at : self._at + 1] in BLANKS:
+            self._go_to(self._at + 1)
+        return self._text[self._at : self._at + 1]
+
+    def _take(self, sign: str, rule: str) -> None:
+        """Take `sign`, or say `rule`."""
+        found = self._sign()
+        if found != sign:
+            got = f"{found!r} stands here" if found else "the file ends here"
+            raise self._fault(f": {got}; {rule}")
+        self._at += 1
+
+    def _object(self, index: int) -> Located:
+        self._sign()
+        line = self._line
+        try:
+            value, end = self._scanner.raw_decode(self._text, self._at)
+        except json.JSONDecodeError as error:
+            self._go_to(error.pos)
+            raise self._fault(
+                f", job object {index}: is no JSON ({error.msg}); fetch the file again, or cut it "
+                f"at a whole object"
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise self._fault(
+                f": job object {index} cannot be read ({type(error).__name__}: "
+                f"{str(error)[:80]}); it is nested too deeply or holds a number too long"
+            ) from error
+        self._go_to(end)
+        return Located(value, index, line)
+
+    def _go_to(self, place: int) -> None:
+        self._line += self._text.count("\n", self._at, place)
+        self._at = place
+
+    def _fault(self, words: str) -> TraceError:
+        return TraceError(f"{self._path}, line {self._line}{words}")
 
 
 class BadJob(Exception):
@@ -206,7 +284,7 @@ class PhillyJson:
                 f"leave it empty"
             )
         read = _Read([], {}, Counter(), Counter())
-        for each in read_objects(path):
+        for each in JsonList(path).objects():
             _add(read, each, path, strict)
         if read.bad:
             log.warning(

@@ -1,17 +1,14 @@
 """A text file of a trace, plain or gzip, as columns of text with the line of each row."""
 
-import csv
-import gzip
-import io
 import logging
 import shlex
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from sim.arrays import BoolArray
 from sim.errors import PLAIN_NAME, TraceError, check_keys, nearest, override
+from sim.text_files import Row, quoted_rows
+from sim.text_files import read_text as read_text  # also of the readers of co-location
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
@@ -122,64 +119,6 @@ def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -
     return message
 
 
-GZIP_MAGIC = b"\x1f\x8b"
-
-
-def read_text(path: str) -> str:
-    """The whole UTF-8 text of a plain or gzip file.
-
-    Raises:
-        TraceError: if the file cannot be read, unpacked or decoded, or holds NUL bytes.
-    """
-    data = _load(path)
-    nul = data.find(b"\0")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TraceError(
-            f"{path}, line {_line(data, error.start)}: byte 0x{data[error.start]:02x} is not "
-            f"UTF-8 text; save the file in the encoding UTF-8"
-        ) from error
-    if nul >= 0:
-        raise TraceError(
-            f"{path}, line {_line(data, nul)}: a NUL byte stands where text should be (is it "
-            f"UTF-16, or a binary file?); save the file in the encoding UTF-8"
-        )
-    return text
-
-
-def _line(data: bytes, position: int) -> int:
-    return data.count(b"\n", 0, position) + 1
-
-
-def _load(path: str) -> bytes:
-    try:
-        data = Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if not (data.startswith(GZIP_MAGIC) or path.endswith(".gz")):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise bad_gzip(path, error) from error
-
-
-def unreadable(path: str, error: OSError) -> TraceError:
-    """What to say of a file that cannot be opened."""
-    return TraceError(
-        f"{path}: cannot be read ({error.strerror}); set workload.path to a trace file"
-    )
-
-
-def bad_gzip(path: str, error: Exception) -> TraceError:
-    """What to say of a file that is gzip by its name or first bytes, but not whole."""
-    return TraceError(
-        f"{path}: is not a whole gzip file ({error}); fetch it again, or drop the .gz ending if "
-        f"it is plain text"
-    )
-
-
 log = logging.getLogger(__name__)
 
 
@@ -215,9 +154,6 @@ class TextTable:
             lines=[self.lines[row] for row in rows],
             rows=self.rows - (len(self.lines) - len(rows)),
         )
-
-
-Row = tuple[list[str], int]  # fields and the line they start at
 
 
 @dataclass
@@ -260,7 +196,9 @@ def read_text_table(
             no rows.
     """
     text = read_text(path)
-    rows = _quoted_rows(text, path, layout) if layout.quoted else _plain_rows(text, layout)
+    rows = _plain_rows(text, layout)
+    if layout.quoted:
+        rows = quoted_rows(text, path, delimiter=layout.delimiter)
     names = list(header) if header is not None else _header(rows, path)
     chosen = wanted(names) if callable(wanted) else wanted
     place = positions(chosen, names, path, layout.delimiter)
@@ -294,21 +232,6 @@ def _plain_rows(text: str, layout: Layout) -> Iterator[Row]:
         if not line.strip() or (layout.comment and line.lstrip().startswith(layout.comment)):
             continue
         yield line.split(layout.delimiter) if layout.delimiter else line.split(), number
-
-
-def _quoted_rows(text: str, path: str, layout: Layout) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=layout.delimiter)
-    start = 1
-    try:
-        for fields in reader:
-            if fields:
-                yield fields, start
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise TraceError(
-            f"{path}, line {start}: the row cannot be split into fields ({error}); "
-            f"check its quotation marks"
-        ) from error
 
 
 def _gather(

@@ -110,7 +110,7 @@ BAD_FILES = {
     "time_s,server,change\n1,0\n": r":2: change is ''; the row is too short",
     "time_s,server,change\n5,0,open\n7,0,fail\n": r":2: change is 'open'; the server is up",
     "time_s,server,change\n5,0,add\n7,0,add\n": r":3: change is 'add'; the server is up",
-    'time_s,server,change\n1,"0,fail\n': r"not a CSV file",
+    'time_s,server,change\n1,"0,fail\n': r"line 2: the row cannot be split into fields",
 }
 
 

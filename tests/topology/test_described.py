@@ -197,7 +197,7 @@ NODES = "server,rack,shape,pod,group\na,r1,box,,x\nb,r1,box,,y\n"
         ("b,r1", "a,r1", ", line 3, column 'server': 'a' stands there twice"),
         ("b,r1,box,,y", "b,r1", ", line 3: 2 fields, the header has 5"),
         ("a,r1,box,,x\nb,r1,box,,y\n", "", "has no row below a header"),
-        ("a,r1", '"a,r1', ", line 2: cannot be split"),
+        ("a,r1", '"a,r1', ", line 2: the row cannot be split"),
     ],
 )
 def test_errors_in_the_servers_file(tmp_path: Path, old: str, new: str, words: str):

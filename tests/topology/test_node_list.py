@@ -169,7 +169,7 @@ def test_files_that_cannot_be_read(tmp_path: Path):
     whole = gzip.compress(LIST.encode())
     with pytest.raises(TopologyError, match="is not a whole gzip file"):
         built(tmp_path, whole[:-9], "cut.csv.gz")
-    with pytest.raises(TopologyError, match="is not a gzip file"):
+    with pytest.raises(TopologyError, match="is not a whole gzip file"):
         built(tmp_path, LIST, "plain.csv.gz")
     with pytest.raises(TopologyError, match="no server with a GPU"):
         built(tmp_path, "sn,gpu,model\na,0,\n")
