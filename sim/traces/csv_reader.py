@@ -100,22 +100,14 @@ def precedence_of(reader: ColumnReader, job_id: TextArray) -> Precedence:
 
 def _joined(links: Precedence) -> Precedence:
     """Jobs joined by parents, however far, numbered as workflows; -1 for single jobs."""
-    jobs = len(links.workflow)
-    root = np.arange(jobs)
+    from scipy.sparse import coo_array  # heavy: only files with parents need it
+    from scipy.sparse.csgraph import connected_components
 
-    def find(row: int) -> int:
-        while root[row] != row:
-            root[row] = root[root[row]]
-            row = int(root[row])
-        return row
-
-    for child in range(jobs):
-        for parent in links.parents[links.first[child] : links.first[child + 1]]:
-            a, b = find(child), find(int(parent))
-            root[max(a, b)] = min(a, b)
-    top = np.array([find(row) for row in range(jobs)], dtype=np.int64)
-    alone = np.bincount(top, minlength=jobs)[top] == 1
-    return Precedence(links.first, links.parents, np.where(alone, -1, top))
+    jobs, joins = len(links.workflow), np.ones(len(links.parents))
+    graph = coo_array((joins, (links.children, links.parents)), shape=(jobs, jobs))
+    _, part = connected_components(graph, directed=False)
+    alone = np.bincount(part)[part] == 1
+    return Precedence(links.first, links.parents, np.where(alone, -1, part).astype(np.int64))
 
 
 SPANS = ("duration_s", "limit_s", "deadline_s", "withdraw_s", "waited_s")

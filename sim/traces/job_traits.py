@@ -32,6 +32,7 @@ from sim.traces.setting import check_choice
 from sim.traces.trace import Trace
 
 log = logging.getLogger(__name__)
+_warn = cache(log.warning)  # once a process: windows of one trace say the same
 
 ERROR, ANY = "error", "any"
 UNKNOWN = (ERROR, ANY)  # what to do with a job none of whose GPU types the cluster has
@@ -246,7 +247,7 @@ class ProfileRule:
         if unknown:
             first, like = unknown[0], self.models.get(unknown[0])
             told = "" if like is None else f" ({like!r} is none{nearest(like, models)})"
-            _warn_once(
+            _warn(
                 f"{np.isin(named, unknown).sum()} of {len(named)} jobs name models that profiles "
                 f"lack ({', '.join(unknown[:SHOWN])}); theirs are drawn. "
                 f"+workload.rules.models.{first}=MODEL says which one it is like{told}: "
@@ -285,12 +286,6 @@ class ProfileRule:
             if len(own):
                 some = jobs[trace.model[jobs] == word]
                 profile[some] = own[(draw[some] * len(own)).astype(np.int64)]
-
-
-@cache
-def _warn_once(words: str) -> None:
-    """Windows of one trace say it once."""
-    log.warning("%s", words)
 
 
 def _by_gang(

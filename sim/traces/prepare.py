@@ -208,27 +208,33 @@ def _seen(history: Trace, jobs: int) -> Trace:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
+PAIR = 2
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class Preparation:
-    """What to do to the jobs of a trace; None leaves them as they are."""
+    """What to do to the jobs of a trace, and which of them metrics count; None leaves things.
+
+    conf/workload/_base.yaml explains each option.
+    """
 
     max_gang: int | None
     drop_too_large: bool
     min_duration_s: float | None
     max_duration_s: float | None
     load: float | None
-    profiles: Sequence[str] | None  # names of catalogue rows to draw from; None: all
+    profiles: Sequence[str] | None
     rules: JobRules
+    measured_start_frac: float | None
+    measured_end_frac: float | None
+    window_measured_frac: Sequence[float]  # (2,)
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         check_count("max_gang", self.max_gang)
-        cuts = {"min_duration_s": self.min_duration_s, "max_duration_s": self.max_duration_s}
-        check_numbers("workload", "null, or 0 or more", TraceError, **cuts)
+        ranges = {key: getattr(self, key) for key in ("min_duration_s", "max_duration_s",
+                  "measured_start_frac", "measured_end_frac")}  # fmt: skip
+        check_numbers("workload", "null, or 0 or more", TraceError, **ranges)
         check_numbers("workload", "null, or above 0", TraceError, load=self.load)
         low = 0.0 if self.min_duration_s is None else self.min_duration_s
         high = np.inf if self.max_duration_s is None else self.max_duration_s
@@ -237,11 +243,26 @@ class Preparation:
                 f"workload.min_duration_s is {low} and workload.max_duration_s is {high}; "
                 f"the first must not be larger"
             )
+        if len(self.window_measured_frac) != PAIR:
+            raise TraceError(
+                f"workload.window_measured_frac is {list(self.window_measured_frac)}; "
+                f"it needs two shares, start and end"
+            )
+        for start, end in (self.measured_frac(whole=True), self.measured_frac(whole=False)):
+            if not 0 <= start < end <= 1:
+                raise TraceError(
+                    f"workload.measured_start_frac, measured_end_frac or window_measured_frac: "
+                    f"jobs are measured from share {start} to {end}; "
+                    f"needed: 0 <= start < end <= 1"
+                )
 
-    @property
-    def limits_s(self) -> tuple[float | None, float | None]:
-        """Least and largest duration."""
-        return self.min_duration_s, self.max_duration_s
+    def measured_frac(self, *, whole: bool) -> tuple[float, float]:
+        """Shares of the jobs, by submission, between which they count; of a window if not whole."""
+        start, end = (0.0, 1.0) if whole else self.window_measured_frac
+        return (
+            start if self.measured_start_frac is None else self.measured_start_frac,
+            end if self.measured_end_frac is None else self.measured_end_frac,
+        )
 
 
 def fitted(trace: Trace, options: Preparation, setting: Setting) -> Trace:
@@ -289,7 +310,8 @@ def prepare(
     """
     known = trace if history is None else history
     trace = fitted(trace, options, setting)
-    estimate_s = foreseen(setting.estimator, trace, known, options.limits_s, draws.estimates)
+    limits_s = options.min_duration_s, options.max_duration_s
+    estimate_s = foreseen(setting.estimator, trace, known, limits_s, draws.estimates)
     if options.load is not None:
         trace = scale_load(trace, options.load, setting.gpus)
     submit_s = trace.submit_s - trace.submit_s[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import TraceError
+from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED
 
 ROUNDING = 0.01 + 1e-9  # shares in a yaml file are rounded
@@ -16,6 +16,12 @@ def check_spec(key: str, value: object, good: bool, rule: str) -> None:
     """Raise a TraceError that names key, value and rule unless `good`."""
     if not good:
         raise TraceError(f"workload.spec.{key} is {value}; it {rule}")
+
+
+def check_fields(part: object, at: str, rule: str, *keys: str) -> None:
+    """Raise a TraceError unless these fields of a part of the spec obey a rule of `RULES`."""
+    values = {key: getattr(part, key) for key in keys}
+    check_numbers(f"workload.spec{at}", rule, TraceError, **values)
 
 
 def check_factors(key: str, factors: Sequence[float], length: int) -> None:
@@ -59,9 +65,8 @@ class Clumps:
         Raises:
             TraceError: naming the key, the value and the rule.
         """
-        check_spec("clumps.prob", self.prob, 0 <= self.prob < 1, "must be in [0, 1)")
-        check_spec("clumps.mean_gap_s", self.mean_gap_s, 0 <= self.mean_gap_s < np.inf,
-                   "must be 0 or more")  # fmt: skip
+        check_fields(self, ".clumps", "from 0 to below 1", "prob")
+        check_fields(self, ".clumps", "0 or more", "mean_gap_s")
 
     @property
     def excess_variance(self) -> float:
@@ -102,10 +107,8 @@ class DayNoise:
         Raises:
             TraceError: naming the key, the value and the rule.
         """
-        check_spec("day_noise.dispersion_r", self.dispersion_r, 0 < self.dispersion_r < np.inf,
-                   "must be above 0")  # fmt: skip
-        check_spec("day_noise.persistence", self.persistence, 0 <= self.persistence < 1,
-                   "must be in [0, 1)")  # fmt: skip
+        check_fields(self, ".day_noise", "above 0", "dispersion_r")
+        check_fields(self, ".day_noise", "from 0 to below 1", "persistence")
 
 
 def held_noise(
@@ -247,12 +250,10 @@ class Recurrence:
         Raises:
             TraceError: naming the key, the value and the rule.
         """
-        for key in ("again_prob", "gang_again_prob"):
-            value = getattr(self, key)
-            check_spec(f"recurrence.{key}", value, 0 <= value < 1, "must be in [0, 1)")
-        check_spec("recurrence.memory_jobs", self.memory_jobs, self.memory_jobs >= 1,
-                   "must be at least 1 job")  # fmt: skip
-        check_spec("recurrence.sigma", self.sigma, 0 <= self.sigma < np.inf, "must be 0 or more")
+        at = ".recurrence"
+        check_fields(self, at, "from 0 to below 1", "again_prob", "gang_again_prob")
+        check_fields(self, at, "1 or more", "memory_jobs")
+        check_fields(self, at, "0 or more", "sigma")
 
 
 def first_run_probs(

@@ -152,10 +152,10 @@ class IdealWorkload(DrawnWorkload):
         return self.mix.num_jobs if self.num_jobs is None else self.num_jobs
 
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        trace = fitted(draw_published(self.mix, draws.jobs, self.name), self._options, setting)
+        trace = fitted(draw_published(self.mix, draws.jobs, self.name), self, setting)
         jobs = prepare(
             self._some(trace, draws.jobs),
-            options=self._options,
+            options=self,
             setting=setting,
             draws=draws,
             measured_frac=measured,
@@ -273,8 +273,8 @@ class YorkWorkload(DrawnWorkload):
 
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
         return prepare(
-            fitted(self._trace(draws.jobs), self._options, setting),
-            options=self._options,
+            fitted(self._trace(draws.jobs), self, setting),
+            options=self,
             setting=setting,
             draws=draws,
             measured_frac=measured,

@@ -16,6 +16,7 @@ from sim.traces.processes import (
     Recurrence,
     check_choice,
     check_factors,
+    check_fields,
     check_shares,
     check_spec,
     choose,
@@ -48,15 +49,12 @@ class WorkflowShape:
         """
         check_choice("workflows.jobs", self.jobs, self.job_probs)
         check_spec("workflows.jobs", list(self.jobs), min(self.jobs) >= 1, "must be 1 job or more")
-        for key in ("source_prob", "chain_prob"):
-            value = getattr(self, key)
-            check_spec(f"workflows.{key}", value, 0 <= value <= 1, "must be in [0, 1]")
-        check_spec("workflows.more_parents_prob", self.more_parents_prob,
-                   0 <= self.more_parents_prob < 1, "must be in [0, 1)")  # fmt: skip
+        at = ".workflows"
+        check_fields(self, at, "from 0 to 1", "source_prob", "chain_prob")
+        check_fields(self, at, "from 0 to below 1", "more_parents_prob")
+        check_fields(self, at, "0 or more", "duration_sigma")
         check_spec("workflows.gang_slope", self.gang_slope, bool(np.isfinite(self.gang_slope)),
                    "must be finite")  # fmt: skip
-        check_spec("workflows.duration_sigma", self.duration_sigma,
-                   0 <= self.duration_sigma < np.inf, "must be 0 or more")  # fmt: skip
 
     @property
     def mean_jobs(self) -> float:
@@ -134,8 +132,7 @@ class DemandMix:
             value = getattr(self, key)
             legal = bool(np.isfinite(value)) and (value >= 0 or not key.endswith("sigma"))
             check_spec(f"demands.{key}", value, legal, "must be finite, a sigma 0 or more")
-        check_spec("demands.most_cores", self.most_cores, 1 <= self.most_cores < np.inf,
-                   "must be at least 1")  # fmt: skip
+        check_fields(self, ".demands", "1 or more", "most_cores")
         check_spec("demands.most_memory_mib", self.most_memory_mib,
                    LEAST_MEMORY_MIB <= self.most_memory_mib < np.inf,
                    f"must be at least {LEAST_MEMORY_MIB}")  # fmt: skip
@@ -205,13 +202,10 @@ class WorkloadSpec:
         """
         check_factors("hour_factors", self.hour_factors, HOURS_A_DAY)
         check_factors("weekday_factors", self.weekday_factors, DAYS_A_WEEK)
-        self._check("jobs_per_h", self.jobs_per_h > 0, "must be above 0")
-        self._check("dispersion_r", self.dispersion_r > 0, "must be above 0")
-        self._check("noise_persistence", 0 <= self.noise_persistence < 1, "must be in [0, 1)")
-        self._check("repeat_prob", 0 <= self.repeat_prob < 1, "must be in [0, 1)")
-        self._check("repeat_sigma", self.repeat_sigma >= 0, "must be 0 or more")
-        self._check("vcs", self.vcs >= 1, "must be at least 1")
-        self._check("users_per_vc", self.users_per_vc >= 1, "must be at least 1")
+        check_fields(self, "", "above 0", "jobs_per_h", "dispersion_r")
+        check_fields(self, "", "from 0 to below 1", "noise_persistence", "repeat_prob")
+        check_fields(self, "", "0 or more", "repeat_sigma")
+        check_fields(self, "", "1 or more", "vcs", "users_per_vc")
         self._check("longest_s", 0 <= self.shortest_s <= self.longest_s, "must be >= shortest_s")
         self._check_gangs()
         self._check_workflows()

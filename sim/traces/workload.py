@@ -18,7 +18,6 @@ from sim.traces.setting import (
     AUTO,
     DISJOINT,
     RANDOM,
-    Measured,
     Setting,
     Streams,
     check_count,
@@ -43,49 +42,20 @@ from sim.traces.trace import (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DrawnWorkload(ABC):
-    """`num_jobs` jobs a window, drawn anew for each part, window and seed.
-
-    conf/workload/_base.yaml explains each option.
-
-    Raises:
-        TraceError: if an option is out of range.
-    """
+class DrawnWorkload(Preparation, ABC):
+    """`num_jobs` jobs a window, drawn anew for each part, window and seed."""
 
     name: str
     num_jobs: int | None
     thin: int | None
     windows_from: str
-    max_gang: int | None
-    drop_too_large: bool
-    min_duration_s: float | None
-    max_duration_s: float | None
-    load: float | None
-    profiles: Sequence[str] | None
-    rules: JobRules
-    measured_start_frac: float | None
-    measured_end_frac: float | None
-    window_measured_frac: Sequence[float]
 
     def __post_init__(self) -> None:
-        """Check the options."""
+        """Raise a TraceError where an option is out of range."""
         check_drawn_windows(self.windows_from)
         check_count("num_jobs", self.num_jobs)
         self._check()
-        self._options = Preparation(
-            max_gang=self.max_gang,
-            drop_too_large=self.drop_too_large,
-            min_duration_s=self.min_duration_s,
-            max_duration_s=self.max_duration_s,
-            load=self.load,
-            profiles=self.profiles,
-            rules=self.rules,
-        )
-        self._measured = Measured(
-            start_frac=self.measured_start_frac,
-            end_frac=self.measured_end_frac,
-            window_frac=self.window_measured_frac,
-        )
+        super().__post_init__()
 
     @abstractmethod
     def _check(self) -> None:
@@ -104,7 +74,7 @@ class DrawnWorkload(ABC):
         Raises:
             TraceError: if a job cannot run on the cluster.
         """
-        return self._table(whole_streams(seed=seed), setting, self._measured.whole())
+        return self._table(whole_streams(seed=seed), setting, self.measured_frac(whole=True))
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
         """Window `index` of a part: streams of parts, indices and seeds are disjoint.
@@ -113,7 +83,7 @@ class DrawnWorkload(ABC):
             TraceError: if the part is unknown or a job cannot run on the cluster.
         """
         draws = window_streams(seed=seed, part=part, index=index)
-        return self._table(draws, setting, self._measured.window())
+        return self._table(draws, setting, self.measured_frac(whole=False))
 
     @abstractmethod
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
@@ -136,10 +106,10 @@ class GeneratedWorkload(DrawnWorkload):
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
         jobs, thin = self._count(), self.thin or 1
         made = generate(self.spec, jobs * thin, draws.jobs, self.name)
-        trace = fitted(made, self._options, setting)
+        trace = fitted(made, self, setting)
         return prepare(
             thinned_window(trace, min(jobs, len(trace)), thin, draws.jobs),
-            options=self._options,
+            options=self,
             setting=setting,
             draws=draws,
             measured_frac=measured,
@@ -245,12 +215,9 @@ class TraceWorkload:
         self._options = Preparation(
             max_gang=max_gang, drop_too_large=drop_too_large, min_duration_s=min_duration_s,
             max_duration_s=max_duration_s, load=load, profiles=profiles, rules=rules,
+            measured_start_frac=measured_start_frac, measured_end_frac=measured_end_frac,
+            window_measured_frac=window_measured_frac,
         )  # fmt: skip
-        self._measured = Measured(
-            start_frac=measured_start_frac,
-            end_frac=measured_end_frac,
-            window_frac=window_measured_frac,
-        )
         self._history: Trace | None = None  # the file, but for excluded virtual clusters
         self._trace: Trace | None = None  # the configured time window of it
 
@@ -265,7 +232,7 @@ class TraceWorkload:
             options=self._options,
             setting=setting,
             draws=whole_streams(seed=seed),
-            measured_frac=self._measured.whole(),
+            measured_frac=self._options.measured_frac(whole=True),
             history=self._history,
         )
 
@@ -290,7 +257,7 @@ class TraceWorkload:
             options=self._options,
             setting=setting,
             draws=draws,
-            measured_frac=self._measured.window(),
+            measured_frac=self._options.measured_frac(whole=False),
             history=self._history,
         )
 

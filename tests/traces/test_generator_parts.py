@@ -267,7 +267,7 @@ def test_every_combination_of_parts_is_a_valid_trace(jobs, again, prob, gap, mem
 @pytest.mark.parametrize(
     ("part", "change", "words"),
     [
-        (AGAIN, {"again_prob": 1.0}, r"recurrence\.again_prob is 1.0; it must be in"),
+        (AGAIN, {"again_prob": 1.0}, r"recurrence\.again_prob is 1.0; it must be from 0"),
         (AGAIN, {"gang_again_prob": -0.1}, r"recurrence\.gang_again_prob is -0.1"),
         (AGAIN, {"memory_jobs": 0}, r"recurrence\.memory_jobs is 0"),
         (AGAIN, {"sigma": float("nan")}, r"recurrence\.sigma is nan"),
