@@ -180,14 +180,12 @@ def seed_arms(jct_s: Mapping[str, FloatArray], *, whole: str, confidence: float)
                 f"{len(base)} of {base.shape[1]}; play all on the same"
             )
         logs = np.log(values) - base  # (seeds of the whole, windows)
-        mean = mean_interval(logs.mean(0), confidence)
-        centre, low, high = np.exp(mean.numbers).tolist()
         found.append(
             SeedArm(
                 arm=arm,
                 seeds=len(values),
                 jct_s=float(values.mean()),
-                ratio=Interval(centre, low, high, mean.count),
+                ratio=mean_interval(logs.mean(0), confidence).exp(),
                 by_seed=tuple(np.exp(logs.mean(1)).tolist()),
             )
         )

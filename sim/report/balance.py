@@ -6,7 +6,16 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import SimulationError
-from sim.report.job_times import SLOWDOWN_BOUND_S, blocked_s, counted, jct_s, queue_delay_s
+from sim.report.job_times import (
+    NAN,
+    SLOWDOWN_BOUND_S,
+    blocked_s,
+    counted,
+    jct_s,
+    mean_of,
+    percentile_of,
+    queue_delay_s,
+)
 from sim.report.timeline import (
     available_over_time,
     competing_over_time,
@@ -23,8 +32,6 @@ from sim.report.timeline import (
     withdrawn,
 )
 from sim.run import Run
-
-NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -224,10 +231,10 @@ def _check_gpu_seconds(run: Run) -> None:
 
 def _check_parts(run: Run) -> None:
     """Communication and interference are parts of the time on GPUs; work lost is not negative."""
-    none = np.zeros(len(run.jobs))
-    comm_s = none if run.comm_s is None else run.comm_s
-    interference_s = none if run.interference_s is None else run.interference_s
-    lost_s = none if run.lost_s is None else run.lost_s
+    comm_s, interference_s, lost_s = (
+        np.zeros(len(run.jobs)) if part_s is None else part_s
+        for part_s in (run.comm_s, run.interference_s, run.lost_s)
+    )
     slack_s = TOLERANCE * max(1.0, span_s(run)[1] - span_s(run)[0])
     ran = ~np.isnan(left_s(run))  # the last attempt of the others is not in run_s yet
     for name, bad in {
@@ -327,12 +334,11 @@ def fairness_metrics(run: Run) -> dict[str, float]:
     wait_s = wait_by_partition_s(run)
     known = wait_s[~np.isnan(wait_s)]
     rho = finish_time_rho(run)[counted(run)]
-    some = len(rho) > 0
     return {
         "partition_wait_max_s": float(known.max()) if len(known) else NAN,
         "partition_wait_jain": jain_index(wait_s),
-        "finish_time_rho_mean": float(rho.mean()) if some else NAN,
-        "finish_time_rho_p95": float(np.percentile(rho, 95)) if some else NAN,
-        "finish_time_rho_max": float(rho.max()) if some else NAN,
-        "finish_time_unfair_frac": float((rho > 1.0 + TOLERANCE).mean()) if some else NAN,
+        "finish_time_rho_mean": mean_of(rho),
+        "finish_time_rho_p95": percentile_of(rho, 95),
+        "finish_time_rho_max": percentile_of(rho, 100),
+        "finish_time_unfair_frac": mean_of((rho > 1.0 + TOLERANCE).astype(np.float64)),
     }

@@ -20,7 +20,6 @@ from sim.report.table_text import (
     plain_table,
     rich_tables,
     table_text,
-    under_table,
     write_markdown,
 )
 
@@ -62,11 +61,13 @@ class Sweep:
 def sweep_of(settings: Sequence[Setting]) -> Sweep | None:
     """What was swept, if anything was, and its table has columns that can be read."""
     found = [
-        (*_apart(standing), _values(setting, standing), standing.intervals["jct_mean_s"])
+        # (scheduler without the swept values behind it, its role, all values, mean JCT)
+        (standing.scheduler.partition(" [")[0], standing.role, _values(setting, standing),
+         standing.intervals["jct_mean_s"])
         for setting in settings
         for standing in setting.standings
         if "jct_mean_s" in standing.intervals
-    ]
+    ]  # fmt: skip
     every = dict.fromkeys(key for *_, values, _ in found for key in values)
     keys = tuple(
         key for key in every if len({values.get(key, UNSET) for *_, values, _ in found}) > 1
@@ -83,11 +84,6 @@ def sweep_of(settings: Sequence[Setting]) -> Sweep | None:
     roles = {name: role for name, role, *_ in found}
     ordered = sorted(roles, key=lambda name: _mean(cells, name))
     return Sweep(keys, tuple(points), {name: roles[name] for name in ordered}, cells)
-
-
-def _apart(standing: Standing) -> tuple[str, str]:
-    """(scheduler without the swept values behind it, role)."""
-    return standing.scheduler.partition(" [")[0], standing.role
 
 
 def _values(setting: Setting, standing: Standing) -> dict[str, str]:
@@ -282,4 +278,7 @@ def write_comparison(
     if sweep is None:
         return rich_tables(text)
     sweep_lines(sweep, path=folder / SWEEP)
-    return under_table(sweep_table(sweep), f"{text.note} All metrics: comparison.md.")
+    from rich.console import Group
+    from rich.markup import escape
+
+    return Group(sweep_table(sweep), escape(f"{text.note} All metrics: comparison.md."))

@@ -28,6 +28,7 @@ from sim.report.gpu_use import (
     queue_by_partition,
     tenancy_of,
 )
+from sim.report.job_times import mean_of
 from sim.report.run_tables import server_names
 from sim.report.timeline import down_changes, queue_over_time, span_s
 from sim.run import Run
@@ -305,8 +306,7 @@ def _lines(run: Run, busy: FloatArray) -> list[tuple[str, list[FloatArray]]]:
 
 def _mean(busy: FloatArray, first: IntArray, servers: IntArray) -> float:
     values = np.concatenate([busy[first[s] : first[s + 1]] for s in servers.tolist()])
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    return mean_of(values[~np.isnan(values)])
 
 
 def _draw_tree(figure: Figure, axes: Axes, lines: list[tuple[str, list[FloatArray]]]) -> None:

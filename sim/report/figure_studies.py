@@ -224,7 +224,11 @@ def _draw_return(axes: Axes, curve: LearningCurve) -> None:
         label="each iteration",
     )  # fmt: skip
     if smooth:
-        running = _running_mean(curve.return_mean)
+        import pandas as pd  # heavy: only long runs need it
+
+        width = 2 * max(int(len(curve.iteration) * _SMOOTH_SHARE), 1) + 1
+        windows = pd.Series(curve.return_mean).rolling(width, center=True, min_periods=1)
+        running = windows.mean().to_numpy()  # leaves NaN out; narrower at both ends
         axes.plot(curve.iteration, running, color=COLOURS[0], linewidth=2, label="running mean")
         axes.legend(fontsize=9, frameon=False, loc="lower right")
     axes.set_ylabel("mean episode return")
@@ -248,16 +252,3 @@ def _draw_evaluation(axes: Axes, curve: LearningCurve, references_s: Mapping[str
     axes.set_ylabel(f"mean JCT, geometric mean over windows [{unit.name}]")
     axes.legend(fontsize=8.5, frameon=False, loc="best")
     heading(axes, "Evaluation: lower is better")
-
-
-def _running_mean(values: FloatArray) -> FloatArray:
-    """Centred mean that leaves NaN out; the window shrinks at both ends."""
-    reach = max(int(len(values) * _SMOOTH_SHARE), 1)
-    known = ~np.isnan(values)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(known)])
-    place = np.arange(len(values))
-    low, high = np.maximum(place - reach, 0), np.minimum(place + reach + 1, len(values))
-    found = counts[high] - counts[low]
-    means: FloatArray = (sums[high] - sums[low]) / np.where(found > 0, found, np.nan)
-    return means

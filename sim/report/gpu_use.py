@@ -8,11 +8,11 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.report.timeline import (
     GpuChanges,
     Steps,
-    available_over_time,
     combined,
     down_changes,
+    first_s,
     gpu_changes,
-    gpus_over_time,
+    gpus_without,
     hold_change,
     running_count,
     span_s,
@@ -219,7 +219,7 @@ def fragmentation_metrics(run: Run) -> dict[str, float]:
     """
     start_s, end_s = span_s(run)
     changes = unusable_changes(run.log)
-    free_mean = _free(run, changes).mean(start_s, end_s)
+    free_mean = gpus_without(run, changes).mean(start_s, end_s)
     unusable = unusable_free_over_time(run, changes).mean(start_s, end_s)
     idle = idle_while_fitting(run, changes).mean(start_s, end_s)
     return {
@@ -246,8 +246,7 @@ def unusable_free_over_time(run: Run, changes: GpuChanges) -> Steps:
     step[0] = table[sizes, sizes].sum()
     step[1:] = table[size, free]
     step[1:] -= table[size, free + change]
-    first_s = min(span_s(run)[0], float(run.log.time_s[0]))
-    time_s = np.concatenate([[first_s], changes.time_s])
+    time_s = np.concatenate([[first_s(run)], changes.time_s])
     value = np.cumsum(step, out=step)
     last = np.append(time_s[1:] != time_s[:-1], True)
     return Steps(time_s[last], np.maximum(value[last], 0.0))
@@ -260,23 +259,8 @@ def idle_while_fitting(run: Run, changes: GpuChanges) -> Steps:
     clusters for DNN training workloads", USENIX ATC 2019, seen from the GPUs:
     resources are there in sum, and a job waits.
     """
-    free = _free(run, changes)
-    return combined(
-        free, _smallest_waiting(run), lambda gpus, gang: np.where(gang <= gpus, gpus, 0)
-    )
-
-
-def _free(run: Run, changes: GpuChanges) -> Steps:
-    available = available_over_time(run)
-    unusable = gpus_over_time(changes, tenants=1)
-    total = run.topology.num_gpus
-    return Steps(*_from(available.time_s[0], unusable, total))
-
-
-def _from(first_s: float, unusable: Steps, total: int) -> tuple[FloatArray, FloatArray]:
-    """Times and values of `total - unusable`, from `first_s` on."""
-    time_s = np.union1d([first_s], unusable.time_s)
-    return time_s, total - unusable.at(time_s)
+    free, smallest = gpus_without(run, changes), _smallest_waiting(run)
+    return combined(free, smallest, lambda gpus, gang: np.where(gang <= gpus, gpus, 0))
 
 
 def _smallest_waiting(run: Run) -> Steps:
@@ -285,7 +269,7 @@ def _smallest_waiting(run: Run) -> Steps:
     rows = np.flatnonzero(change)
     gang = run.jobs.num_gpus[run.log.job[rows]]
     time_s = run.log.time_s[rows]
-    edges_s = np.unique(np.append(time_s, min(run.log.time_s[0], run.jobs.submit_s[0])))
+    edges_s = np.unique(np.append(time_s, first_s(run)))
     smallest = np.full(len(edges_s), np.inf)
     for size in np.unique(gang)[::-1].tolist():
         chosen = gang == size

@@ -14,10 +14,21 @@ from sim.report.timeline import finished, left_s, outcomes, span_s, withdrawn
 from sim.run import Kind, Run
 from sim.topology.topology import Topology
 
+NAN = float("nan")
 SLOWDOWN_BOUND_S = 10.0
 """Jobs shorter than this count as this long in slowdowns, so that tiny jobs do not rule the mean
 (the bounded slowdown of Feitelson and others, "Theory and practice in parallel job scheduling",
 JSSPP 1997)."""
+
+
+def mean_of(values: FloatArray) -> float:
+    """Mean; NaN of nothing."""
+    return float(np.mean(values)) if len(values) else NAN
+
+
+def percentile_of(values: FloatArray, percent: float) -> float:
+    """Percentile with linear interpolation between order statistics; NaN of nothing."""
+    return float(np.percentile(values, percent)) if len(values) else NAN
 
 
 def counted(run: Run) -> BoolArray:
@@ -50,8 +61,7 @@ def jct_s(run: Run) -> FloatArray:
 
 def mean_jct_s(run: Run) -> float:
     """Mean JCT of the jobs that count; NaN if there is none."""
-    found = jct_s(run)[counted(run)]
-    return float(found.mean()) if len(found) else float("nan")
+    return mean_of(jct_s(run)[counted(run)])
 
 
 def blocked_s(jobs: JobTable, finish_s: FloatArray) -> FloatArray:
@@ -96,7 +106,6 @@ def run_stretch(run: Run) -> FloatArray:
     return run.run_s / work_s
 
 
-NAN = float("nan")
 NAMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 
 
@@ -112,7 +121,7 @@ def outcome_metrics(run: Run) -> dict[str, float | int]:
     for name, value in NAMES.items():
         chosen = measured & (outcome == value)
         metrics[f"jobs_{name}"] = int(chosen.sum())
-        metrics[f"jct_{name}_mean_s"] = float(took_s[chosen].mean()) if chosen.any() else NAN
+        metrics[f"jct_{name}_mean_s"] = mean_of(took_s[chosen])
     return metrics
 
 
@@ -155,11 +164,10 @@ def workflow_times_s(run: Run) -> FloatArray:
 def workflow_metrics(run: Run) -> dict[str, float | int]:
     """Completion times of workflows; NaN where there is none."""
     times_s = workflow_times_s(run)
-    known = len(times_s) > 0
     return {
         "workflows_finished": len(times_s),
-        "workflow_time_mean_s": float(times_s.mean()) if known else NAN,
-        "workflow_time_p95_s": float(np.percentile(times_s, 95)) if known else NAN,
+        "workflow_time_mean_s": mean_of(times_s),
+        "workflow_time_p95_s": percentile_of(times_s, 95),
     }
 
 
@@ -226,10 +234,15 @@ class Interval:
 
     def without_ends(self) -> "Interval":
         """The centre alone."""
-        return replace(self, low=float("nan"), high=float("nan"))
+        return replace(self, low=NAN, high=NAN)
+
+    def exp(self) -> "Interval":
+        """Of a ratio, from that of its log."""
+        centre, low, high = (float(np.exp(each)) for each in self.numbers)
+        return replace(self, centre=centre, low=low, high=high)
 
 
-UNKNOWN = Interval(float("nan"), float("nan"), float("nan"), 0)
+UNKNOWN = Interval(NAN, NAN, NAN, 0)
 
 
 def mean_interval(values: FloatArray | Sequence[float], confidence: float) -> Interval:
@@ -246,7 +259,7 @@ def mean_interval(values: FloatArray | Sequence[float], confidence: float) -> In
     check_confidence(confidence)
     mean, count = float(np.mean(array)), len(array)
     if count == 1:
-        return Interval(mean, float("nan"), float("nan"), count)
+        return Interval(mean, NAN, NAN, count)
     half = float(stats.t.ppf(0.5 + confidence / 2, count - 1))
     half *= float(np.std(array, ddof=1)) / count**0.5
     return Interval(mean, mean - half, mean + half, count)
@@ -262,9 +275,7 @@ def ratio_interval(
     Raises:
         ValueError: lengths differ, or a value is not above 0.
     """
-    logs = mean_interval(log_ratios(ours, theirs), confidence)
-    centre, low, high = (float(np.exp(each)) for each in logs.numbers)
-    return Interval(centre, low, high, logs.count)
+    return mean_interval(log_ratios(ours, theirs), confidence).exp()
 
 
 def log_ratios(
@@ -352,9 +363,7 @@ def clustered_ratio_interval(
     Raises:
         ValueError: lengths differ, or a value is not above 0.
     """
-    logs = clustered_mean_interval(log_ratios(ours, theirs), clusters, confidence)
-    centre, low, high = (float(np.exp(each)) for each in (logs.centre, logs.low, logs.high))
-    return replace(logs, centre=centre, low=low, high=high)
+    return clustered_mean_interval(log_ratios(ours, theirs), clusters, confidence).exp()
 
 
 def effective_count(values: FloatArray | Sequence[float], clusters: Sequence[int]) -> float:

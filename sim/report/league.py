@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
-from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval
+from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval, mean_of
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking, uncounted
 from sim.report.table_text import (
     UNCOUNTED,
@@ -20,8 +20,8 @@ from sim.report.table_text import (
     interval_text,
     mark,
     markdown,
-    plain_table,
     ratio_text,
+    rich_tables,
 )
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def ratio_over(
     logs: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
 ) -> Interval:
     """The same of ln ratios, as a ratio."""
-    mean = mean_over(logs, cluster_of, confidence)
-    centre, low, high = (float(np.exp(each)) for each in mean.numbers)
-    return replace(mean, centre=centre, low=low, high=high)
+    return mean_over(logs, cluster_of, confidence).exp()
 
 
 def block_scores(
@@ -225,6 +223,7 @@ def league_rows(
     rows = []
     for name, found in league.runs.items():
         labels, runs = league.labels(name), list(found.values())
+        times_ms = np.array([run.row.metrics["decision_ms_mean"] for run in runs])
         rows.append(
             LeagueRow(
                 scheduler=name,
@@ -239,7 +238,7 @@ def league_rows(
                 rank=ranks[0].get(name, np.nan),
                 common_rank=ranks[1].get(name, np.nan),
                 undone=uncounted(run.row for run in runs) > 0,
-                decision_ms=_known_mean([r.row.metrics["decision_ms_mean"] for r in runs]),
+                decision_ms=mean_of(times_ms[~np.isnan(times_ms)]),
             )
         )
     return sorted(rows, key=_order)
@@ -270,11 +269,6 @@ def _over_blocks(runs: Sequence[LeagueRun], key: str, confidence: float) -> Inte
     at = {run.place: run for run in runs}
     means = by_block({place: run.row.metrics[key] for place, run in at.items()}, at)
     return mean_over(means, {run.block: run.cluster for run in runs}, confidence)
-
-
-def _known_mean(values: Sequence[float]) -> float:
-    known = [value for value in values if not np.isnan(value)]
-    return float(np.mean(known)) if known else float("nan")
 
 
 def _ratio(league: League, name: str, reference: str, confidence: float) -> Interval | None:
@@ -354,32 +348,15 @@ def league_note(
 
 def league_markdown(rows: Sequence[LeagueRow], note: str, *, confidence: float) -> str:
     """One table a class of information, under its heading; the note at the end."""
-    tables = tuple(
-        (f"Durations: {each}", cells) for each, cells in _by_information(rows, confidence)
-    )
-    return markdown(TableText(HEADERS, tables, note), texts=2)
+    return markdown(_text(rows, note, confidence), texts=2)
 
 
 def league_tables(rows: Sequence[LeagueRow], note: str, *, confidence: float) -> Group:
     """The same for a terminal."""
-    from rich.console import Group
-    from rich.markup import escape
-
-    tables = []
-    for information, cells in _by_information(rows, confidence):
-        table = plain_table(f"durations: {information}")
-        for place, header in enumerate(HEADERS):
-            side = "left" if place < 2 else "right"  # noqa: PLR2004  (names, then numbers)
-            table.add_column(escape(header), justify=side, overflow="fold")  # type: ignore[arg-type]
-        for line in cells:
-            table.add_row(*map(escape, line))
-        tables.append(table)
-    return Group(*tables, escape(note))
+    return rich_tables(_text(rows, note, confidence), texts=2)
 
 
-def _by_information(
-    rows: Sequence[LeagueRow], confidence: float
-) -> list[tuple[str, tuple[tuple[str, ...], ...]]]:
-    found = [(each, tuple(league_cells(r, confidence) for r in rows if r.information == each))
-             for each in INFORMATION]  # fmt: skip
-    return [(each, cells) for each, cells in found if cells]
+def _text(rows: Sequence[LeagueRow], note: str, confidence: float) -> TableText:
+    tables = [(f"Durations: {each}", tuple(league_cells(r, confidence) for r in rows
+               if r.information == each)) for each in INFORMATION]  # fmt: skip
+    return TableText(HEADERS, tuple(table for table in tables if table[1]), note)

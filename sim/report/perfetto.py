@@ -10,6 +10,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -73,15 +74,10 @@ class Clock:
 
 def _write_lines(file: BinaryIO, events: Iterator[str]) -> None:
     """Join with commas, several thousand at a time."""
-    lines: list[str] = []
     joint = ""
-    for event in events:
-        lines.append(event)
-        if len(lines) == LINES_AT_ONCE:
-            file.write((joint + ",\n".join(lines)).encode())
-            lines, joint = [], ",\n"
-    if lines:
+    while lines := list(islice(events, LINES_AT_ONCE)):
         file.write((joint + ",\n".join(lines)).encode())
+        joint = ",\n"
 
 
 def _name(what: str, process: int, thread: int, name: str) -> str:
@@ -146,12 +142,8 @@ def lanes_of(run: Run, attempts: Attempts) -> IntArray:
     """
     busy_until: dict[int, list[float]] = {}  # GPU -> end of the last slice of each lane
     found = []
-    for event, start_s, end_s in zip(
-        attempts.start_event.tolist(),
-        attempts.start_s.tolist(),
-        attempts.end_s.tolist(),
-        strict=True,
-    ):
+    columns = (attempts.start_event, attempts.start_s, attempts.end_s)
+    for event, start_s, end_s in zip(*(c.tolist() for c in columns), strict=True):
         for gpu in run.log.gpus[event].tolist():
             ends = busy_until.setdefault(gpu, [])
             lane = next((i for i, busy_s in enumerate(ends) if busy_s <= start_s), len(ends))

@@ -23,20 +23,9 @@ from sim.report.timeline import timeline_of
 from sim.run import Run
 
 PACKAGES = (
-    "gpuyard",
-    "numpy",
-    "numba",
-    "scipy",
-    "pandas",
-    "torch",
-    "torch-geometric",
-    "gymnasium",
-    "pettingzoo",
-    "ray",
-    "hydra-core",
-    "scikit-learn",
-    "matplotlib",
-)
+    "gpuyard", "numpy", "numba", "scipy", "pandas", "torch", "torch-geometric", "gymnasium",
+    "pettingzoo", "ray", "hydra-core", "scikit-learn", "matplotlib",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -347,9 +347,7 @@ def job_frame(run: Run) -> pd.DataFrame:
 
 def as_parquet(frame: pd.DataFrame) -> bytes:
     """The frame as the bytes of a parquet file."""
-    buffer = BytesIO()
-    frame.to_parquet(buffer, index=False)
-    return buffer.getvalue()
+    return frame.to_parquet(index=False)
 
 
 ORDERS = (Kind.PREEMPT, Kind.FORWARD, Kind.START)

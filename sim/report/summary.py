@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, IntArray
 from sim.physics.gpu_table import plain_name
 from sim.report.balance import balance_metrics, check_run, fairness_metrics
 from sim.report.gpu_use import fragmentation_metrics
@@ -16,7 +16,9 @@ from sim.report.job_times import (
     deadline_metrics,
     given_up,
     jct_s,
+    mean_of,
     outcome_metrics,
+    percentile_of,
     queue_delay_s,
     run_stretch,
     slowdown,
@@ -167,7 +169,7 @@ def locality_metrics(run: Run) -> dict[str, float]:
         "gang_compact_frac": servers == fewest,
         "gang_racks_1_frac": racks == 1,
     }
-    return {key: float(hit.mean()) if len(hit) else float("nan") for key, hit in classes.items()}
+    return {key: mean_of(hit.astype(np.float64)) for key, hit in classes.items()}
 
 
 HOUR_S = 3600.0
@@ -227,19 +229,9 @@ def decision_metrics(run: Run) -> dict[str, float | int]:
 
 
 HEADLINE_KEYS = (
-    "jobs_finished",
-    "jct_mean_s",
-    "jct_p50_s",
-    "jct_p95_s",
-    "jct_p99_s",
-    "queue_delay_mean_s",
-    "makespan_s",
-    "gpu_util_frac",
-    "decision_ms_mean",
-    "loop_wall_s",
-)
-
-
+    "jobs_finished", "jct_mean_s", "jct_p50_s", "jct_p95_s", "jct_p99_s", "queue_delay_mean_s",
+    "makespan_s", "gpu_util_frac", "decision_ms_mean", "loop_wall_s",
+)  # fmt: skip
 LEFT_KEYS = ("jobs_unfinished", "jobs_withdrawn")
 
 
@@ -297,25 +289,16 @@ def job_metrics(run: Run) -> dict[str, float | int]:
         "jobs_finished": int(chosen.sum()),
         "jobs_unfinished": int(measured.sum() - chosen.sum() - gone.sum()),
         "jobs_withdrawn": int(gone.sum()),
-        "jct_mean_s": _mean(jct),
-        "jct_p50_s": _percentile(jct, 50),
-        "jct_p95_s": _percentile(jct, 95),
-        "jct_p99_s": _percentile(jct, 99),
-        "queue_delay_mean_s": _mean(delay),
-        "queue_delay_p95_s": _percentile(delay, 95),
-        "slowdown_mean": _mean(slow),
-        "slowdown_p95": _percentile(slow, 95),
-        "bounded_slowdown": _mean(np.maximum(slow, 1.0)),
-        "run_stretch_mean": _mean(stretch[~np.isnan(stretch)]),
+        "jct_mean_s": mean_of(jct),
+        "jct_p50_s": percentile_of(jct, 50),
+        "jct_p95_s": percentile_of(jct, 95),
+        "jct_p99_s": percentile_of(jct, 99),
+        "queue_delay_mean_s": mean_of(delay),
+        "queue_delay_p95_s": percentile_of(delay, 95),
+        "slowdown_mean": mean_of(slow),
+        "slowdown_p95": percentile_of(slow, 95),
+        "bounded_slowdown": mean_of(np.maximum(slow, 1.0)),
+        "run_stretch_mean": mean_of(stretch[~np.isnan(stretch)]),
         "preemptions": int(run.preemptions[measured].sum()),
         "forwards": int(run.forwards[measured].sum()),
     }
-
-
-def _mean(values: FloatArray) -> float:
-    return float(np.mean(values)) if len(values) else float("nan")
-
-
-def _percentile(values: FloatArray, percent: float) -> float:
-    """Percentile with linear interpolation between order statistics."""
-    return float(np.percentile(values, percent)) if len(values) else float("nan")

@@ -238,19 +238,13 @@ _NARROWEST = 14  # characters of a scheduler's name on one line
 _NARROWEST_NUMBER = 8
 
 
-def rich_tables(text: TableText) -> Group:
+def rich_tables(text: TableText, *, texts: int = _TEXT_COLUMNS) -> Group:
     """What a terminal prints: one table a setting under its title, then the note."""
     from rich.console import Group
+    from rich.markup import escape
 
-    return Group(*(_rich_table(text.headers, title, rows) for title, rows in text.settings),
-                 text.note)  # fmt: skip
-
-
-def under_table(table: Table, note: str) -> Group:
-    """One table and the words below it."""
-    from rich.console import Group
-
-    return Group(table, note)
+    tables = (_rich_table(text.headers, title, rows, texts) for title, rows in text.settings)
+    return Group(*tables, escape(text.note))
 
 
 def plain_table(title: str) -> Table:
@@ -265,15 +259,17 @@ def plain_table(title: str) -> Table:
     )  # fmt: skip
 
 
-def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
+def _rich_table(
+    headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...], ...], texts: int
+) -> Table:
     from rich.markup import escape
 
     table = plain_table(title)
     for place, header in enumerate(headers):
-        side: Literal["left", "right"] = "left" if place < _TEXT_COLUMNS else "right"
+        side: Literal["left", "right"] = "left" if place < texts else "right"
         table.add_column(
             escape(header.replace(" [", "\n[")), justify=side, overflow="fold",
-            no_wrap=0 < place < _TEXT_COLUMNS, min_width=_NARROWEST_NUMBER if place else _NARROWEST,
+            no_wrap=0 < place < texts, min_width=_NARROWEST_NUMBER if place else _NARROWEST,
         )  # fmt: skip
     for cells in rows:
         table.add_row(*map(escape, cells), style="bold" if "(ours)" in cells else "")

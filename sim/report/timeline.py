@@ -277,6 +277,11 @@ def span_s(run: Run) -> tuple[float, float]:
     return float(run.jobs.submit_s[0]), float(run.log.time_s[-1])
 
 
+def first_s(run: Run) -> float:
+    """First submission or event, whichever is earlier."""
+    return min(span_s(run)[0], float(run.log.time_s[0]))
+
+
 def utilisation_over_time(run: Run) -> Steps:
     """Share of the cluster's GPUs, down ones included, that have at least one tenant."""
     return gpus_over_time(gpu_changes(run.log), tenants=1).scaled(1.0 / run.topology.num_gpus)
@@ -288,11 +293,14 @@ def gpus_over_time(changes: GpuChanges, tenants: int) -> Steps:
 
 
 def available_over_time(run: Run) -> Steps:
-    """Number of GPUs whose server is up; all of them from the first submission or event on."""
-    changes = down_changes(run.log)
-    first_s = min(span_s(run)[0], float(run.log.time_s[0]))
+    """Number of GPUs whose server is up."""
+    return gpus_without(run, down_changes(run.log))
+
+
+def gpus_without(run: Run, changes: GpuChanges) -> Steps:
+    """Number of GPUs without a holder; all of them from the first submission or event on."""
     change = np.concatenate([[run.topology.num_gpus], -changes.gpus_with(1)])
-    return steps_of_changes(np.concatenate([[first_s], changes.time_s]), change)
+    return steps_of_changes(np.concatenate([[first_s(run)], changes.time_s]), change)
 
 
 def queue_over_time(run: Run) -> Steps:

@@ -131,17 +131,9 @@ class Section:
 
 
 SHAPE = (
-    "gpus",
-    "gpu_type",
-    "gpu_like",
-    "gpu_speed",
-    "gpu_memory_gib",
-    "cpu_cores",
-    "memory_gib",
-    "nics",
-    "intra_gbps",
-    "inside",
-)
+    "gpus", "gpu_type", "gpu_like", "gpu_speed", "gpu_memory_gib", "cpu_cores", "memory_gib",
+    "nics", "intra_gbps", "inside",
+)  # fmt: skip
 NICS = ("count", "gbps")
 INSIDE = tuple(Layout.__dataclass_fields__)
 FASTEST_GBPS = 1e6
