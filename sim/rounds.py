@@ -108,11 +108,7 @@ class RoundScheduler(ABC):
     makes_room = False
 
     def __init__(self, *, placer: Placer, round_s: float) -> None:
-        """`round_s`: seconds between redistributions.
-
-        Raises:
-            GpuYardError: it is not above 0.
-        """
+        """`round_s`: seconds between redistributions, above 0."""
         check_numbers("scheduler", "above 0", round_s=round_s)
         self.placer = placer
         self.round_s = round_s

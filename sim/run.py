@@ -28,11 +28,7 @@ class Rules:
     max_forwards: int
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            SimulationError: naming the key, the value and the rule.
-        """
+        """Raise a SimulationError, naming key, value and rule, where one is out of range."""
         for rule, keys in (
             ("1 or more", ("max_tenants",)),
             ("null, or 1 or more", ("gpu_oversubscription",)),

@@ -98,11 +98,7 @@ class SelectiveSharing(FallbackSharing):
     engine_code = IF_NOTHING_IS_EMPTY
 
     def __init__(self, *, threshold: float) -> None:
-        """`threshold`: least predicted combined speed, typically 1.2 to 1.4.
-
-        Raises:
-            GpuYardError: it is no finite number of 0 or more.
-        """
+        """`threshold`: least predicted combined speed, 0 or more, typically 1.2 to 1.4."""
         check_numbers("sharing", "0 or more", threshold=threshold)
         self.threshold = self.least_speed = threshold
         self.name = f"selective{threshold:g}"

@@ -333,11 +333,7 @@ class GeneratedFamily:
     """Layered or random DAGs; `which` is the number of tasks."""
 
     def __init__(self, *, shape: str, width: int, parents: float, mean_s: float, mb_per_s: float):
-        """See `layered_graph`.
-
-        Raises:
-            DagError: an unknown shape.
-        """
+        """See `layered_graph`; a DagError for an unknown shape."""
         if shape not in SHAPES:
             raise DagError(f"shape {shape!r} is unknown; use one of {', '.join(SHAPES)}")
         self._make = SHAPES[shape]
@@ -377,11 +373,7 @@ class ModelFamily:
     """Micro-batches of a model graph from a file; `which` is the file's name in `folder`."""
 
     def __init__(self, *, reader: str, folder: str, copies: int) -> None:
-        """Keep where the files are.
-
-        Raises:
-            DagError: an unknown reader.
-        """
+        """Keep where the files are; a DagError for an unknown reader."""
         if reader not in READERS:
             raise DagError(f"reader {reader!r} is unknown; use one of {', '.join(READERS)}")
         self._read, self._folder, self._copies = READERS[reader], Path(folder), copies

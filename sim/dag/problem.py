@@ -50,12 +50,8 @@ def task_graph(
 ) -> TaskGraph:
     """Check a DAG and number it: parents first, otherwise as given.
 
-    Args:
-        name: of the DAG.
-        tasks: (n,) names.
-        work_s: (n,) seconds at speed 1.
-        edges: parent, child and MB handed on; of two edges between the same tasks the MB add up.
-        need_gib: (n,) memory; None: none.
+    Of n `tasks` `work_s` are seconds at speed 1, `need_gib` is memory (None: none). `edges` are
+    parent, child and MB handed on; of two between the same tasks the MB add up.
 
     Raises:
         DagError: no tasks, two of one name, an edge to an unknown task or to itself, a circle, or

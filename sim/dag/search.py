@@ -39,11 +39,7 @@ class Meter:
     """Judges plans, counts them, and keeps the best: what a search may spend."""
 
     def __init__(self, problem: DagProblem, budget: int) -> None:
-        """Nothing spent.
-
-        Raises:
-            DagError: a budget below 1.
-        """
+        """Nothing spent; a DagError for a budget below 1."""
         if budget < 1:
             raise DagError(f"a budget of {budget} plans; it must be at least 1")
         self.problem = problem
@@ -144,11 +140,7 @@ class ListSchedule:
     """Judges the one plan of a list scheduler, whatever the start plans and the budget."""
 
     def __init__(self, *, scheduler: str) -> None:
-        """Take `heft`, `cpop` or `peft`.
-
-        Raises:
-            DagError: another name.
-        """
+        """Take `heft`, `cpop` or `peft`; a DagError for another name."""
         if scheduler not in SCHEDULERS:
             known = ", ".join(SCHEDULERS)
             raise DagError(f"list scheduler {scheduler!r} is unknown; use one of {known}")

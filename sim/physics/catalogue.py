@@ -141,11 +141,7 @@ class StatedProfiles(Catalogue):
     """One profile a model, equally fast on every GPU type, all of them fit for gangs."""
 
     def __init__(self, *, gpu_types: list[str], models: Mapping[str, StatedModel]) -> None:
-        """`models`: name, as `Catalogue.names`, -> numbers.
-
-        Raises:
-            PhysicsError: there is no model or no GPU type.
-        """
+        """`models`: name, as `Catalogue.names`, -> numbers; a PhysicsError where none is given."""
         if not gpu_types or not models:
             raise PhysicsError("profiles state no gpu_types or no models; name at least one each")
         steps_s = np.array([[model.step_s] for model in models.values()], dtype=np.float64)
@@ -190,15 +186,7 @@ class SharedHost:
     assumed = "jobs share cores and PCIe"
 
     def __init__(self, *, cores_per_gpu: float, pcie_gbs_per_gpu: float) -> None:
-        """Give what a server has for each of its GPUs.
-
-        Args:
-            cores_per_gpu: of servers of which the topology does not count the cores.
-            pcie_gbs_per_gpu: GB/s between host and GPUs.
-
-        Raises:
-            PhysicsError: one is no finite number above 0.
-        """
+        """What a server has for each of its GPUs, above 0; cores where the topology counts none."""
         given = {"cores_per_gpu": cores_per_gpu, "pcie_gbs_per_gpu": pcie_gbs_per_gpu}
         check_numbers("host", "above 0", PhysicsError, **given)
         self._milli_per_gpu = round(cores_per_gpu * 1000)

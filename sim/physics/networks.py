@@ -222,11 +222,7 @@ class YorkNetwork(_ByTables):
     def __init__(
         self, *, gpu_weight: float, server_weight: float, rack_weight: float, rack_slow_frac: float
     ) -> None:
-        """Set the weights: GPU to server, server to rack, rack to center; racks' all-reduce.
-
-        Raises:
-            PhysicsError: naming the key, the value and the rule.
-        """
+        """Weights of edges: GPU to server, server to rack, rack to center; see the module."""
         check_not_negative(
             gpu_weight=gpu_weight, server_weight=server_weight, rack_weight=rack_weight,
             rack_slow_frac=rack_slow_frac,
@@ -238,13 +234,7 @@ class YorkNetwork(_ByTables):
             raise PhysicsError("network.gpu_weight, server_weight and rack_weight are all 0")
 
     def cost(self, gang: IntArray, servers: IntArray | FloatArray, racks: IntArray) -> FloatArray:
-        """Communication cost of placements, as published: 0.775 for one GPU by the usual weights.
-
-        Args:
-            gang: GPUs of each placement.
-            servers: servers spanned.
-            racks: racks spanned.
-        """
+        """Communication cost of placements, as published: 0.775 for a GPU by the usual weights."""
         gpu, server, rack = self._weights
         total: FloatArray = gpu * gang + server * servers + rack * racks
         return total

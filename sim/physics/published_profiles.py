@@ -62,11 +62,7 @@ class DallyProfiles(LayeredCatalogue):
     """The six models, equally fast on every GPU type: the authors simulate one type."""
 
     def __init__(self, *, gpu_types: Sequence[str]) -> None:
-        """`gpu_types`: names of the cluster's GPU types.
-
-        Raises:
-            PhysicsError: there is none.
-        """
+        """`gpu_types`: names of the cluster's GPU types; a PhysicsError without one."""
         if not gpu_types:
             raise PhysicsError("profiles.gpu_types is empty; name the GPU types of the cluster")
         compute_s = SECONDS_PER_MS * np.array([model.compute_ms for model in _MODELS])

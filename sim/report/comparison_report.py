@@ -186,11 +186,7 @@ def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
 
 
 def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
-    """Draw a line a scheduler (and a value of what else was swept), with intervals.
-
-    Args:
-        sweep: what was swept.
-        path: PNG to write.
+    """Draw a line a scheduler (and a value of what else was swept), with intervals, as PNG.
 
     Returns:
         Whether there was a number to draw over, and no more lines than can be told apart.

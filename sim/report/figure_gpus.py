@@ -46,16 +46,12 @@ LABELLED_FRAC = 0.035  # of the axis: shorter bars carry no number
 
 
 def gantt(run: Run, *, path: Path) -> None:
-    """Draw GPUs against time with jobs as coloured bars.
+    """Draw GPUs against time with jobs as coloured bars, as PNG.
 
     A row is split while its GPU is shared, hatched while its server is away. Up to 128 GPUs and
     200 jobs all is shown. Of a larger cluster servers are sampled evenly, of a longer run the time
     around its longest queue is shown, and a second panel has the use of all servers over the
     whole run.
-
-    Args:
-        run: the run.
-        path: PNG to write.
     """
     start_s, end_s = span_s(run)
     servers = _sampled(run)
@@ -142,14 +138,9 @@ def _hatch(axes: Axes, row: int, time_s: tuple[float, float], unit: TimeUnit) ->
 def draw_bars(
     axes: Axes, bars: Tenancy, shown_s: tuple[float, float], origin_s: float, unit: TimeUnit
 ) -> None:
-    """Draw tenants as bars: a row a GPU, split where it is shared, a colour a job.
+    """Draw tenants as bars: a row a GPU from 0, split where it is shared, a colour a job.
 
-    Args:
-        axes: to draw on.
-        bars: of the GPUs, rows from 0.
-        shown_s: (first, last) time.
-        origin_s: time that is 0 on the axis.
-        unit: of the axis.
+    `shown_s` is the (first, last) time, `origin_s` the one that is 0 on the axis.
     """
     from matplotlib.collections import PolyCollection
 
@@ -260,12 +251,9 @@ _GAP = 0.35  # between servers, in cells
 
 
 def heatmap(run: Run, *, path: Path, at_s: float | None) -> None:
-    """Draw the tree of the cluster coloured by use, above the queues of the partitions.
+    """Draw the tree of the cluster coloured by use, above the queues of the partitions, as PNG.
 
-    Args:
-        run: the run.
-        path: PNG to write.
-        at_s: simulated time of a snapshot; None: the share of the whole run.
+    Use is that at simulated time `at_s`; None: the share of the whole run.
     """
     start_s, end_s = span_s(run)
     low_s, high_s = (start_s, end_s) if at_s is None else (at_s, at_s)

@@ -25,14 +25,7 @@ _DARK = 0.55  # share of the scale above which numbers are white
 
 
 def league_heat(league: League, *, names: Sequence[str], cells: Sequence[str], path: Path) -> None:
-    """A line a scheduler, a column a cell; each number is relative to the best of its column.
-
-    Args:
-        league: the runs.
-        names: schedulers, top first.
-        cells: cells, left first.
-        path: PNG to write.
-    """
+    """A line a scheduler, a column a cell, as PNG; numbers are over the best of the column."""
     times = _times(league, names, cells)
     scale = np.log(np.minimum(times, MOST_TIMES)) / np.log(MOST_TIMES)  # 0 best
     figure = new_figure(4.5 + 0.62 * len(cells), 2.6 + 0.2 * len(names))
@@ -194,14 +187,10 @@ _SMOOTH_SHARE = 0.05  # of the iterations, on each side
 
 
 def learning_curve(curve: LearningCurve, *, references_s: Mapping[str, float], path: Path) -> None:
-    """Draw the return and, if the policy was evaluated, its mean JCT beside it.
+    """Draw the return and, if the policy was evaluated, its mean JCT beside it, as PNG.
 
     The axis of the JCT shows the change and need not begin at 0; a line says where it started.
-
-    Args:
-        curve: of one training run.
-        references_s: other schedulers' mean JCT on the same windows, drawn as level lines.
-        path: PNG to write.
+    `references_s` are other schedulers' mean JCT on the same windows, drawn as level lines.
     """
     evaluated = bool(np.any(~np.isnan(curve.eval_jct_mean_s)))
     figure = new_figure(10.5 if evaluated else 6.5, 4.0)

@@ -136,13 +136,7 @@ _ROOM = 1.6  # length of the axis in longest bars: room for intervals and labels
 
 
 def jct_bars(settings: Sequence[Setting], *, path: Path, confidence: float) -> None:
-    """Draw one bar a scheduler, shortest on top, coloured by role; one panel a setting.
-
-    Args:
-        settings: as `standings` groups them (topology, workload, load, agents, physics).
-        path: PNG to write.
-        confidence: of the intervals, for the axis label.
-    """
+    """Draw one bar a scheduler, shortest on top, coloured by role; one panel a setting; as PNG."""
     columns = min(len(settings), _PANELS_A_ROW)
     rows = -(-len(settings) // columns)
     most = max(len(setting.standings) for setting in settings)
@@ -241,11 +235,11 @@ _TICKS_S = {
 def jct_cdf(
     jct_s: Mapping[str, FloatArray], *, path: Path, runs: Mapping[str, Run] | None = None
 ) -> None:
-    """Draw the share of jobs that took at most so long, on a logarithmic axis.
+    """Draw the share of jobs that took at most so long, on a logarithmic axis, as PNG.
 
     Args:
         jct_s: scheduler -> completion times (n,) of its counted jobs, without NaN.
-        path: PNG to write.
+        path: of the figure.
         runs: curve -> scheduler and role, for colours that other figures have too.
 
     Raises:

@@ -281,9 +281,7 @@ def _smallest_waiting(run: Run) -> Steps:
 def _unusable_table(gangs: IntArray, sizes: IntArray) -> FloatArray:
     """(largest server + 1, largest server + 1) expected unusable GPUs by server size and free GPUs.
 
-    Args:
-        gangs: (J,) gang sizes, whose shares are the workload.
-        sizes: (S,) GPUs of each server.
+    Shares of `gangs` (J,) are the workload; `sizes` (S,) are GPUs of each server.
     """
     largest = int(sizes.max())
     kinds, jobs = np.unique(gangs, return_counts=True)

@@ -67,9 +67,7 @@ def mean_jct_s(run: Run) -> float:
 def blocked_s(jobs: JobTable, finish_s: FloatArray) -> FloatArray:
     """(J,) from submission until the last parent is done; infinite where one is not.
 
-    Args:
-        jobs: J jobs.
-        finish_s: (J,) when they were done, NaN: not.
+    `finish_s` (J,) is when the jobs were done, NaN: not.
     """
     done_s = jobs.submit_s.copy()
     if jobs.precedence is not None:
@@ -186,16 +184,10 @@ def full_speed(jobs: JobTable, topology: Topology, physics: Physics) -> FloatArr
 
 
 def throughput(run: Run, worth: FloatArray, start_s: float, end_s: float) -> float:
-    """Mean of what running jobs are worth a second between two times.
+    """Mean of what running jobs are worth a second between two times; `worth` (J,) of `full_speed`.
 
     A job that ran is taken to have progressed evenly from its first start to its end, which is
     exact where it is neither preempted nor disturbed.
-
-    Args:
-        run: the run.
-        worth: (J,) of `full_speed`.
-        start_s: from here
-        end_s: to here, later.
     """
     finish_s = np.where(np.isnan(run.finish_s), np.inf, run.finish_s)
     inside_s = np.minimum(finish_s, end_s) - np.maximum(run.start_s, start_s)

@@ -33,14 +33,7 @@ def mark(stretches: int | None, confidence: float) -> str:
 def table_note(
     settings: Sequence[Setting], with_ratio: bool, ours: str | None, confidence: float
 ) -> str:
-    """One paragraph.
-
-    Args:
-        settings: those of the table.
-        with_ratio: there are paired ratios.
-        ours: scheduler that the others are divided by.
-        confidence: of the intervals.
-    """
+    """One paragraph; `with_ratio`: there are ratios, of the scheduler `ours` over others."""
     every = [standing for setting in settings for standing in setting.standings]
     counts = {s.intervals["jct_mean_s"].count for s in every if "jct_mean_s" in s.intervals}
     stretches = sorted({s.stretches for s in settings if s.stretches is not None})

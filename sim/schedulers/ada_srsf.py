@@ -37,11 +37,7 @@ class AdaSrsf(QueueScheduler):
     def __init__(
         self, *, placer: Placer, sharing: Sharing, skip_blocked: bool, eta_frac: float
     ) -> None:
-        """`eta_frac`: eta / b, what contention adds beyond taking turns.
-
-        Raises:
-            GpuYardError: it is not a finite number of 0 or more.
-        """
+        """`eta_frac`: eta / b, 0 or more, what contention adds beyond taking turns."""
         super().__init__(placer=placer, sharing=sharing, skip_blocked=skip_blocked)
         check_numbers("scheduler", "0 or more", eta_frac=eta_frac)
         self.eta_frac = eta_frac

@@ -83,12 +83,7 @@ class Dally:
         network_leases: float,
         history_leases: float,
     ) -> None:
-        """Set the lease and the timers, counted in leases; see conf/scheduler/dally.yaml.
-
-        Raises:
-            GpuYardError: the ideal or the rule of the timers is unknown, or a number is out of
-                range.
-        """
+        """Set the lease and the timers, counted in leases; see conf/scheduler/dally.yaml."""
         check_numbers("scheduler", "above 0", lease_s=lease_s)
         if ideal not in IDEALS:
             raise GpuYardError(

@@ -117,11 +117,7 @@ class Easy(QueueScheduler):
     order_needs = Signal.PREDICTION
 
     def __init__(self, *, placer: Placer, sharing: Sharing, overrun_s: float) -> None:
-        """`overrun_s`: what a job has left, by prediction, once it has outrun its prediction.
-
-        Raises:
-            GpuYardError: it is not above 0.
-        """
+        """`overrun_s`: above 0, what a job has left once it has outrun its prediction."""
         super().__init__(placer=placer, sharing=sharing, skip_blocked=False)
         check_numbers("scheduler", "above 0", overrun_s=overrun_s)
         self.overrun_s = overrun_s

@@ -245,11 +245,7 @@ class Gavel(RoundScheduler):
     makes_room = True
 
     def __init__(self, *, placer: Placer, round_s: float, policy: str) -> None:
-        """`policy`: `max_min` or `total_throughput`.
-
-        Raises:
-            GpuYardError: `round_s` is not above 0, or the policy unknown.
-        """
+        """`policy`: `max_min` or `total_throughput`."""
         super().__init__(placer=placer, round_s=round_s)
         if policy not in POLICIES:
             raise GpuYardError(f"scheduler.policy is {policy}; use one of {', '.join(POLICIES)}")

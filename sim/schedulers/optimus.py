@@ -133,11 +133,7 @@ class Optimus(RoundScheduler):
     makes_room = True
 
     def __init__(self, *, placer: Placer, round_s: float, hysteresis_frac: float) -> None:
-        """`hysteresis_frac`: how much better another number of GPUs must be; 0: any better.
-
-        Raises:
-            GpuYardError: `round_s` is not above 0, or the fraction not from 0 to below 1.
-        """
+        """`hysteresis_frac`: from 0 to below 1, how much better another number of GPUs must be."""
         super().__init__(placer=placer, round_s=round_s)
         check_numbers("scheduler", "from 0 to below 1", hysteresis_frac=hysteresis_frac)
         self.hysteresis_frac = hysteresis_frac

@@ -195,11 +195,7 @@ class Pollux(RoundScheduler):
         idle_speedup: float,
         restart_s: float,
     ) -> None:
-        """`restart_s`: what the search takes a restart to cost.
-
-        Raises:
-            GpuYardError: a value is out of its range.
-        """
+        """`restart_s`: what the search takes a restart to cost."""
         super().__init__(placer=placer, round_s=round_s)
         check_numbers("scheduler", "2 or more", population=population)  # parents
         check_numbers("scheduler", "0 or more", generations=generations, restart_s=restart_s)

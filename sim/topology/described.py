@@ -307,9 +307,7 @@ MOST_OVERSUBSCRIBED = 1e4
 def described(*, name: str | None, path: str) -> Topology:
     """Build the cluster that a description file describes; docs/clusters.md has the format.
 
-    Args:
-        name: of the cluster in reports; None: the file's name without its ending.
-        path: the file.
+    `name` is what reports call it; None: the file's name without its ending.
 
     Raises:
         TopologyError: naming file, line, key, value and fix.

@@ -110,16 +110,10 @@ class Wiring:
 
 
 def assembled(*, name: str, source: str, entries: Sequence[Entry], wiring: Wiring) -> Topology:
-    """The topology of an inventory.
+    """The topology of an inventory; errors name the file `source`.
 
     Servers are put in order of their pod, then of their rack, both as first named; within a rack
     they keep their order. Names and groups go along.
-
-    Args:
-        name: of the cluster.
-        source: file named in errors.
-        entries: the servers.
-        wiring: what lies above the racks.
 
     Raises:
         TopologyError: if there is no server, too many GPUs, a rack in two pods, or only some

@@ -125,9 +125,7 @@ MOST_MEMORY_MIB = 10**10
 def node_entries(cells: NodeCells, missing: Shape) -> list[Entry]:
     """The servers of a node list, in the file's order; servers without GPUs are left out.
 
-    Args:
-        cells: the file.
-        missing: what holds where a row says nothing; GPU type "": a row must say it.
+    `missing` is what holds where a row says nothing; GPU type "": a row must say it.
 
     Raises:
         TopologyError: naming file, line, column, value and fix.

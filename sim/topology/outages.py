@@ -37,11 +37,7 @@ class Outages:
     change: IntArray  # (K,) Change
 
     def __post_init__(self) -> None:
-        """Check lengths, times and kinds, and that only what is away comes back.
-
-        Raises:
-            SimulationError: naming the first row at fault.
-        """
+        """Raise a SimulationError for the first row that no server could have had."""
         if not len(self.at_s) == len(self.server) == len(self.change):
             raise SimulationError("outages: at_s, server and change differ in length")
         wrong = ~(np.isfinite(self.at_s) & (self.at_s >= 0))
@@ -258,11 +254,7 @@ class ServerFailures:
         self, *, mtbf_s: float, shape: float, repair_median_s: float, repair_sigma: float,
         rack_mtbf_s: float | None, horizon_s: float,
     ) -> None:  # fmt: skip
-        """See the class; `rack_mtbf_s` None: racks do not fail.
-
-        Raises:
-            SimulationError: naming the key, the value and the rule.
-        """
+        """See the class; `rack_mtbf_s` None: racks do not fail."""
         check_numbers("outages", "above 0", SimulationError, mtbf_s=mtbf_s, shape=shape,
                       repair_median_s=repair_median_s, horizon_s=horizon_s)  # fmt: skip
         check_numbers("outages", "0 or more", SimulationError, repair_sigma=repair_sigma)
@@ -337,11 +329,7 @@ class RollingMaintenance:
         self, *, first_s: float, every_s: float, duration_s: float, servers_at_once: int,
         horizon_s: float,
     ) -> None:  # fmt: skip
-        """See the class.
-
-        Raises:
-            SimulationError: naming the key, the value and the rule.
-        """
+        """See the class."""
         spans = {"every_s": every_s, "duration_s": duration_s, "horizon_s": horizon_s}
         check_numbers("outages", "above 0", SimulationError, **spans)
         check_numbers("outages", "0 or more", SimulationError, first_s=first_s)

@@ -43,11 +43,7 @@ class AlibabaDag:
     def __init__(
         self, *, instances_per_gpu: int, most_gpus: int, header: Sequence[str] | None
     ) -> None:
-        """Keep the rule for GPUs, and the columns of a file without a header row.
-
-        Raises:
-            TraceError: naming an option out of range.
-        """
+        """Keep the rule for GPUs, and the columns of a file without a header row."""
         check_count("reader.instances_per_gpu", instances_per_gpu)
         check_count("reader.most_gpus", most_gpus)
         self._instances_per_gpu, self._most_gpus = instances_per_gpu, most_gpus
@@ -303,11 +299,7 @@ class AlibabaPai:
         tag_table: str | None,
         tag_header: Sequence[str] | None,
     ) -> None:
-        """Keep the other tables' paths and columns; header null: a file's first row names them.
-
-        Raises:
-            TraceError: if there is a tag table but no job table to join it by.
-        """
+        """Keep the other tables' paths and columns; header null: a file's first row names them."""
         if tag_table is not None and job_table is None:
             raise TraceError(
                 "workload.reader.tag_table is given, but not job_table, which joins its inst_id to "

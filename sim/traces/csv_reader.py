@@ -230,11 +230,7 @@ class CsvReader:
     duration_format: str  # of SPANS: one of DURATION_FORMATS
 
     def __post_init__(self) -> None:
-        """Check the words.
-
-        Raises:
-            TraceError: naming the key, the value and what is known.
-        """
+        """Raise a TraceError, naming key, value and what is known, for another word."""
         checked_delimiter(self.delimiter)
         check_choice("reader.duration_format", self.duration_format, DURATION_FORMATS)
 

@@ -28,11 +28,7 @@ class LimitEstimator:
     information = "limit"
 
     def __init__(self, *, unlimited_s: float | None) -> None:
-        """`unlimited_s`: seconds predicted for jobs without a limit, or None.
-
-        Raises:
-            TraceError: it is no finite number above 0.
-        """
+        """`unlimited_s`: seconds, above 0, predicted for jobs without a limit, or None."""
         check_numbers("estimator", "null, or above 0", TraceError, unlimited_s=unlimited_s)
         self._unlimited_s = unlimited_s
 
@@ -64,11 +60,7 @@ class NoisyEstimator:
     information = "predicted"
 
     def __init__(self, *, sigma: float) -> None:
-        """Take `sigma`, the standard deviation of the error in ln seconds (0 or more).
-
-        Raises:
-            TraceError: if sigma is negative or not finite.
-        """
+        """`sigma`: standard deviation of the error in ln seconds, 0 or more."""
         check_numbers("estimator", "0 or more", TraceError, sigma=sigma)
         self._sigma = float(sigma)
 
@@ -236,12 +228,8 @@ def recurrence_features(trace: Trace, prior_s: float) -> FloatArray:
 
     Seconds and gangs are natural logarithms, counts ln(1 + count). Statistics of a group without a
     finished run are those of its user; statistics of users, virtual clusters and gang sizes without
-    one are those of all jobs; before any job has finished, `prior_s`. Hours and days count from the
-    trace's origin, whatever time of day that is: only their period matters.
-
-    Args:
-        trace: J jobs.
-        prior_s: above 0.
+    one are those of all jobs; before any job has finished, `prior_s` above 0. Hours and days count
+    from the trace's origin, whatever time of day that is: only their period matters.
     """
     group = past_of(trace, group_keys(trace))
     user = past_of(trace, user_keys(trace))
@@ -295,11 +283,7 @@ class PastOfGroup(ABC):
     information = "predicted"
 
     def __init__(self, *, prior_s: float) -> None:
-        """`prior_s`: seconds predicted before any job has finished.
-
-        Raises:
-            TraceError: it is not a finite number above 0.
-        """
+        """`prior_s`: seconds, above 0, predicted before any job has finished."""
         self._prior_s = checked_prior_s(prior_s)
 
     @abstractmethod

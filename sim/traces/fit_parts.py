@@ -36,13 +36,9 @@ def shares_in(outcome: IntArray, work_gpu_s: FloatArray) -> OutcomeShares | None
 
 
 def fit_outcomes(work_gpu_s: FloatArray, shares: OutcomeShares) -> OutcomeMix:
-    """Solve for the parameters by least squares on the shares.
+    """Solve for the parameters by least squares on the shares; `work_gpu_s` (J,) is of each job.
 
     An outcome below 0.2 % of the jobs gets odds of nearly 0.
-
-    Args:
-        work_gpu_s: (J,) GPU-seconds of each job.
-        shares: wanted.
 
     Raises:
         TraceError: if the shares are no shares, or no odds give them.
@@ -148,14 +144,8 @@ def fit_recurrence(jobs: JobSample, rng: np.random.Generator) -> Recurrence | No
 
     At each lag the share of jobs like the one before them, less what reshuffled jobs show, is
     matched to P(same group) x P(durations of two runs within 20 %), apart for jobs of one GPU and
-    for gangs. The spread of the runs comes from how many of the alike are all but equal.
-
-    Args:
-        jobs: of the trace.
-        rng: shuffles and simulates.
-
-    Returns:
-        None if nothing comes back.
+    for gangs. The spread of the runs comes from how many of the alike are all but equal. None if
+    nothing comes back.
     """
     lags = tuple(lag for lag in ALIKE_LAGS if 4 * lag <= len(jobs))
     sigma = _sigma(jobs)

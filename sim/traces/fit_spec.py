@@ -211,11 +211,7 @@ def fit_clumps(submit_s: FloatArray, rng: np.random.Generator) -> tuple[Clumps |
     """The clumps, and the share of jobs that then arrive in their predecessor's second.
 
     Each candidate fills the trace's own hours, so that the bursts of hours play no part; compared
-    are gaps above 0 (Kolmogorov-Smirnov).
-
-    Args:
-        submit_s: (J,) ascending, without the jobs of batches.
-        rng: simulates.
+    are gaps above 0 (Kolmogorov-Smirnov). `submit_s` (J,) ascends and is without batches.
     """
     submit_s = submit_s[:MOST_JOBS]
     hour = ((submit_s - submit_s[0]) // HOUR_S).astype(np.int64)

@@ -91,11 +91,7 @@ class Sia:
     """
 
     def __init__(self, *, gpu_hours: Mapping[str, float], draw: int | str | None) -> None:
-        """Keep the GPU time of each application.
-
-        Raises:
-            TraceError: naming an application whose time is no number above 0.
-        """
+        """`gpu_hours`: GPU time of each application, above 0."""
         check_numbers("workload.reader.gpu_hours", "above 0", TraceError, **gpu_hours)
         self._gpu_hours = gpu_hours
         self._draw = None if draw is None else str(draw)
@@ -163,11 +159,7 @@ class Swf:
     """
 
     def __init__(self, *, processors_per_gpu: int) -> None:
-        """Keep the rule for GPUs.
-
-        Raises:
-            TraceError: it is no whole number of 1 or more.
-        """
+        """`processors_per_gpu`: 1 or more."""
         check_count("reader.processors_per_gpu", processors_per_gpu)
         self._per_gpu = 1 if processors_per_gpu is None else processors_per_gpu
 

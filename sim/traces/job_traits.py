@@ -113,13 +113,9 @@ TRAITS = tuple(Traits.__annotations__)
 def traits_of(
     trace: Trace, submit_s: FloatArray, words: TypeWords, ignore: Sequence[str]
 ) -> Traits:
-    """What the trace says of its jobs beyond gang and work.
+    """What the trace says of its jobs beyond gang and work, but for the traits named in `ignore`.
 
-    Args:
-        trace: J jobs.
-        submit_s: (J,) submission in time of the run; deadlines count from there.
-        words: GPU types of the cluster.
-        ignore: names of traits to leave out.
+    `submit_s` (J,) is in time of the run; deadlines count from there.
 
     Raises:
         TraceError: a job asks for a GPU type that the cluster lacks.
@@ -338,11 +334,7 @@ class JobRules:
     unknown_gpu_types: str  # one of sim.traces.job_traits.UNKNOWN
 
     def __post_init__(self) -> None:
-        """Check the words.
-
-        Raises:
-            TraceError: naming the key, the value and what is known.
-        """
+        """Raise a TraceError, naming key, value and what is known, for another word."""
         check_choice("rules.profile_rule", self.profile_rule, RULES)
         check_choice("rules.unknown_gpu_types", self.unknown_gpu_types, UNKNOWN)
         if isinstance(self.ignore, str):

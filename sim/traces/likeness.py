@@ -231,16 +231,12 @@ class _Gap:
 
 
 def likeness(first: JobSample, others: Sequence[JobSample]) -> tuple[Distance, ...]:
-    """Distances of `first` to other draws of one source, as means over the draws.
+    """Distances of `first`, usually measured, to one or more other draws of one source, as means.
 
     The floor is the distance between the jobs of the first and of the second half of `first`'s
     time span: it holds the drift of the source as well as chance. Profiles of hours and weekdays
     are compared at the turn of the week (in whole hours) at which they fit best, because a
     generated trace begins at any hour.
-
-    Args:
-        first: usually measured.
-        others: one or more draws.
     """
     days = float(first.submit_s[-1] - first.submit_s[0]) / DAY_S
     halves = first.halves()

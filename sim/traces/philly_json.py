@@ -264,11 +264,7 @@ class PhillyJson:
     """
 
     def __init__(self, *, never_ran_gpus: int, never_ran_withdraw_s: float) -> None:
-        """Keep what is assumed of killed jobs that never ran.
-
-        Raises:
-            TraceError: naming an option out of range.
-        """
+        """What is assumed of killed jobs that never ran."""
         check_count("reader.never_ran_gpus", never_ran_gpus)
         waits = {"never_ran_withdraw_s": never_ran_withdraw_s}
         check_numbers("workload.reader", "null, or 0 or more", TraceError, **waits)

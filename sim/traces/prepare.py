@@ -27,18 +27,8 @@ def cap(
     """Clip gangs and durations; None leaves them. A clipped gang keeps its duration.
 
     The range of an elastic job is clipped with its gang, and failures that a shorter duration no
-    longer reaches are left out.
-
-    Args:
-        trace: J jobs.
-        max_gang: larger gangs become this size.
-        drop_too_large: leave out gangs above `capacity` (after `max_gang`) instead of failing.
-        capacity: GPUs of the cluster.
-        min_duration_s: shorter jobs are lengthened to this.
-        max_duration_s: longer jobs are cut to this.
-
-    Returns:
-        The trace and the number of jobs left out.
+    longer reaches are left out. Gangs then above `capacity`, the GPUs of the cluster, are an error
+    or, with `drop_too_large`, left out and counted.
 
     Raises:
         TraceError: naming the first gang above the capacity, or if no job is left.

@@ -60,11 +60,7 @@ class Clumps:
     mean_gap_s: float  # gaps in a clump are exponential
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         check_fields(self, ".clumps", "from 0 to below 1", "prob")
         check_fields(self, ".clumps", "0 or more", "mean_gap_s")
 
@@ -102,11 +98,7 @@ class DayNoise:
     persistence: float  # probability that a day keeps the factor of the day before
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         check_fields(self, ".day_noise", "above 0", "dispersion_r")
         check_fields(self, ".day_noise", "from 0 to below 1", "persistence")
 
@@ -148,11 +140,7 @@ class DurationMixture:
     sigma: Sequence[float]  # (K,)
 
     def __post_init__(self) -> None:
-        """Check lengths and ranges.
-
-        Raises:
-            TraceError: naming the values.
-        """
+        """Raise a TraceError, naming the values, where lengths differ or one is out of range."""
         what = f"durations up to gang {self.up_to_gang}"
         if not len(self.weights) == len(self.mu) == len(self.sigma) > 0:
             raise TraceError(f"{what}: lists of unequal length")
@@ -199,11 +187,7 @@ class OutcomeMix:
     cancelled_slope: float
 
     def __post_init__(self) -> None:
-        """Check that all four are finite.
-
-        Raises:
-            TraceError: naming the key and the value.
-        """
+        """Raise a TraceError, naming key and value, where one is not finite."""
         for key, value in vars(self).items():
             check_spec(f"outcomes.{key}", value, bool(np.isfinite(value)), "must be finite")
 
@@ -245,11 +229,7 @@ class Recurrence:
     sigma: float  # spread of the runs' durations around the first run's, in ln seconds
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         at = ".recurrence"
         check_fields(self, at, "from 0 to below 1", "again_prob", "gang_again_prob")
         check_fields(self, at, "1 or more", "memory_jobs")

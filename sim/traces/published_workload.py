@@ -45,11 +45,7 @@ class PublishedMix:
     mean_gap_s: float | None  # between submissions, exponential; None: all at once
 
     def __post_init__(self) -> None:
-        """Check ranges and lengths.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         pairs = (("gang", self.gang_sizes, self.gang_counts),
                  ("model", self.models, self.model_shares))  # fmt: skip
         for key, names, numbers in pairs:
@@ -204,11 +200,7 @@ class YorkMix:
     gang_bounds: Sequence[float]  # shares of `most_gpus`
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         classes = len(self.shares)
         for key, good, rule in (
             ("row_s", 0 < self.row_s < np.inf, "above 0"),

@@ -132,11 +132,7 @@ class Setting:
     gpu_types: tuple[str, ...] = ()  # of the topology; () where no job asks for a type
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TraceError: naming the value.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         if self.gpus < 1:
             raise TraceError(f"the cluster has {self.gpus} GPUs; it needs at least 1")
         if self.partitions < 1:

@@ -42,11 +42,7 @@ class WorkflowShape:
     duration_sigma: float  # spread of its jobs' durations around the workflow's, in ln seconds
 
     def __post_init__(self) -> None:
-        """Check lengths and ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         check_choice("workflows.jobs", self.jobs, self.job_probs)
         check_spec("workflows.jobs", list(self.jobs), min(self.jobs) >= 1, "must be 1 job or more")
         at = ".workflows"
@@ -78,13 +74,7 @@ def draw_workflows(shape: WorkflowShape, num_jobs: int, rng: np.random.Generator
 def draw_precedence(
     shape: WorkflowShape, workflow: IntArray, rng: np.random.Generator
 ) -> Precedence:
-    """Parents of each job, all earlier in its workflow.
-
-    Args:
-        shape: the parameters.
-        workflow: (J,) ascending from 0 without gaps.
-        rng: stream of the draws.
-    """
+    """Parents of each job, earlier in its `workflow` (J,), which ascends from 0 without gaps."""
     count = len(workflow)
     begin = np.searchsorted(workflow, workflow)  # (J,) first row of each job's workflow
     earlier = np.arange(count) - begin
@@ -119,11 +109,7 @@ class DemandMix:
     gpu_type_probs: Sequence[float]  # (T,) they sum to 1
 
     def __post_init__(self) -> None:
-        """Check lengths and ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         check_choice("demands.gpu_milli", self.gpu_milli, self.gpu_milli_probs)
         check_choice("demands.gpu_types", self.gpu_types, self.gpu_type_probs)
         fits = min(self.gpu_milli) >= 1 and max(self.gpu_milli) <= WHOLE_GPU_MILLI
@@ -195,11 +181,7 @@ class WorkloadSpec:
     workflows: WorkflowShape | None = None  # jobs wait for others; fills precedence
 
     def __post_init__(self) -> None:
-        """Check lengths and ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Raise a TraceError, naming key, value and rule, where one is out of range."""
         check_factors("hour_factors", self.hour_factors, HOURS_A_DAY)
         check_factors("weekday_factors", self.weekday_factors, DAYS_A_WEEK)
         check_fields(self, "", "above 0", "jobs_per_h", "dispersion_r")

@@ -201,11 +201,7 @@ class TraceWorkload:
         measured_end_frac: float | None,
         window_measured_frac: Sequence[float],
     ) -> None:
-        """Keep the options; each is explained in conf/workload/_trace.yaml and _base.yaml.
-
-        Raises:
-            TraceError: if an option is out of range.
-        """
+        """Keep the options; each is explained in conf/workload/_trace.yaml and _base.yaml."""
         _check_windows(window, num_jobs, thin, windows_from)
         self.windows_from = windows_from
         self._name, self._path, self._columns, self._strict = name, path, dict(columns), strict
