@@ -6,6 +6,7 @@ Families are what configuration describes: each draws its graphs from a seed. Ne
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -336,16 +337,13 @@ class GeneratedFamily:
         """See `layered_graph`; a DagError for an unknown shape."""
         if shape not in SHAPES:
             raise DagError(f"shape {shape!r} is unknown; use one of {', '.join(SHAPES)}")
-        self._make = SHAPES[shape]
-        self._width, self._parents = width, parents
-        self._mean_s, self._mb_per_s = mean_s, mb_per_s
+        self._make = partial(
+            SHAPES[shape], width=width, parents=parents, mean_s=mean_s, mb_per_s=mb_per_s
+        )
 
     def graph(self, which: str, rng: np.random.Generator) -> TaskGraph:
         """See `Family`."""
-        return self._make(
-            _size(which), width=self._width, parents=self._parents,
-            mean_s=self._mean_s, mb_per_s=self._mb_per_s, rng=rng,
-        )  # fmt: skip
+        return self._make(_size(which), rng=rng)
 
 
 class AlibabaFamily:
@@ -358,15 +356,12 @@ class AlibabaFamily:
             TraceError: the file cannot be used.
         """
         reader = AlibabaDag(instances_per_gpu=32, most_gpus=1, header=None)
-        self._trace = reader.read(path=path, columns=COLUMNS, name="alibaba", strict=True)[0]
-        self._longest_s, self._mb_per_s = longest_s, mb_per_s
+        trace, _ = reader.read(path=path, columns=COLUMNS, name="alibaba", strict=True)
+        self._make = partial(alibaba_graph, trace, longest_s=longest_s, mb_per_s=mb_per_s)
 
     def graph(self, which: str, rng: np.random.Generator) -> TaskGraph:
         """See `Family`."""
-        return alibaba_graph(
-            self._trace, tasks=_size(which), longest_s=self._longest_s,
-            mb_per_s=self._mb_per_s, rng=rng,
-        )  # fmt: skip
+        return self._make(tasks=_size(which), rng=rng)
 
 
 class ModelFamily:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.problem import DagArrays, DagProblem
+from sim.dag.problem import DagArrays, DagProblem, edge_rows
 from sim.jit import array_kernel, kernel
 
 
@@ -308,8 +308,4 @@ def _turned(
     count: int, first: IntArray, other: IntArray, mb: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
     row = count - 1 - np.repeat(np.arange(count), np.diff(first))
-    turned = count - 1 - other
-    order = np.lexsort((turned, row))
-    starts = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row, minlength=count), out=starts[1:])
-    return starts, turned[order], mb[order]
+    return edge_rows(count, row, count - 1 - other, mb)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
+from sim.traces.trace import starts
 
 
 class DagError(GpuYardError):
@@ -69,8 +70,8 @@ def task_graph(
     ends = np.array(list(mb_of), dtype=np.int64).reshape(-1, 2)
     mb = np.array(list(mb_of.values()), dtype=np.float64)
     from_, to = number[ends[:, 0]], number[ends[:, 1]]
-    first_parent, parent, parent_mb = _rows(len(tasks), to, from_, mb)
-    first_child, child, child_mb = _rows(len(tasks), from_, to, mb)
+    first_parent, parent, parent_mb = edge_rows(len(tasks), to, from_, mb)
+    first_child, child, child_mb = edge_rows(len(tasks), from_, to, mb)
     return TaskGraph(
         name, tuple(tasks[old] for old in order), work[order], needs[order],
         first_parent, parent, parent_mb, first_child, child, child_mb,
@@ -148,14 +149,12 @@ def _parents_first(
     return order
 
 
-def _rows(
+def edge_rows(
     count: int, row: IntArray, other: IntArray, mb: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Edges as compressed rows, the other ends ascending within a row."""
     order = np.lexsort((other, row))
-    first = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row, minlength=count), out=first[1:])
-    return first, other[order], mb[order]
+    return starts(np.bincount(row, minlength=count)), other[order], mb[order]
 
 
 BITS_PER_BYTE = 8.0

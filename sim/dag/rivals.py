@@ -3,8 +3,6 @@
 The learned one is a linear policy that places tasks, trained on the problem by REINFORCE.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
@@ -21,20 +19,6 @@ MUTATIONS = 1.0  # GPUs that change in a child, on average
 NOISE = 0.05  # of a moved task's start, over the makespan
 
 
-@dataclass(frozen=True)
-class Individual:
-    """GPUs and when tasks are to start, and the plan that comes of it."""
-
-    judged: Judged
-    gpu: IntArray  # (n,)
-    start_s: FloatArray  # (n,) in its own schedule: an order
-
-    @property
-    def makespan_s(self) -> float:
-        """When its last task ends."""
-        return self.judged.makespan_s
-
-
 class GeneticSearch:
     """Tournaments, one cut through both genes in order of starts, a few mutations, an elite.
 
@@ -49,7 +33,7 @@ class GeneticSearch:
         """See `Search`."""
         more = [random_start(meter.problem, rng) for _ in range(POPULATION - len(starts))]
         first = [*starts, *more][: min(POPULATION, meter.left)]
-        herd = [_individual(meter.judge(start.plan)) for start in first]
+        herd = [meter.judge(start.plan) for start in first]
         while meter.left:
             herd.sort(key=lambda one: one.makespan_s)
             young = []
@@ -58,29 +42,23 @@ class GeneticSearch:
             herd = herd[:ELITE] + young
 
 
-def _individual(judged: Judged) -> Individual:
-    return Individual(judged, judged.plan.gpu, judged.schedule.start_s)
-
-
-def _picked(herd: list[Individual], rng: np.random.Generator) -> Individual:
+def _picked(herd: list[Judged], rng: np.random.Generator) -> Judged:
     rows = rng.integers(len(herd), size=TOURNAMENT)
     return herd[min(rows.tolist(), key=lambda row: herd[row].makespan_s)]
 
 
-def _child(
-    meter: Meter, one: Individual, other: Individual, rng: np.random.Generator
-) -> Individual:
+def _child(meter: Meter, one: Judged, other: Judged, rng: np.random.Generator) -> Judged:
     """Of two parents: the tasks that start before a random time from one, the rest of the other."""
-    problem = meter.problem
+    problem, mine_s, other_s = meter.problem, one.schedule.start_s, other.schedule.start_s
     cut = rng.uniform(0.0, one.makespan_s)
-    mine = one.start_s < cut
-    gpu = np.where(mine, one.gpu, other.gpu)
-    start_s = np.where(mine, one.start_s, np.maximum(other.start_s, cut))
+    mine = mine_s < cut
+    gpu = np.where(mine, one.plan.gpu, other.plan.gpu)
+    start_s = np.where(mine, mine_s, np.maximum(other_s, cut))
     moved = np.flatnonzero(rng.random(len(gpu)) < MUTATIONS / len(gpu))
     gpu[moved] = random_gpus(problem, moved, rng)
     shaken = rng.random(len(gpu)) < MUTATIONS / len(gpu)
     start_s = start_s + NOISE * one.makespan_s * rng.standard_normal(len(gpu)) * shaken
-    return _individual(meter.judge(pinned_plan_of(problem, gpu, start_s)))
+    return meter.judge(pinned_plan_of(problem, gpu, start_s))
 
 
 def pinned_plan_of(problem: DagProblem, gpu: IntArray, start_s: FloatArray) -> Plan:

@@ -3,7 +3,6 @@
 `conf/gpu_table/shipped.yaml` is the table, with the source of each figure.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import PhysicsError, check_keys, nearest
+from sim.errors import PhysicsError, check_keys, check_numbers, nearest
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
 from sim.physics.mix_table import PairTable
 from sim.physics.shipped_files import (
@@ -90,19 +89,10 @@ def _check_form(name: str, entry: object) -> None:
 
 
 def _facts(name: str, entry: Mapping[str, Any]) -> GpuFacts:
-    like, gib = entry.get("like"), entry.get("memory_gib")
-    return GpuFacts(
-        like=None if like is None else str(like),
-        speed=_above_0(name, "speed", entry.get("speed", 1.0)),
-        memory_gib=None if gib is None else _above_0(name, "memory_gib", gib),
-    )
-
-
-def _above_0(name: str, key: str, value: object) -> float:
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (right and 0.0 < float(value) < math.inf):  # type: ignore[arg-type]
-        raise PhysicsError(f"gpus.{name}.{key} is {value!r}; it must be a finite number above 0")
-    return float(value)  # type: ignore[arg-type]
+    like, gib, speed = entry.get("like"), entry.get("memory_gib"), entry.get("speed", 1.0)
+    check_numbers(f"gpus.{name}", "above 0", PhysicsError, speed=speed)
+    check_numbers(f"gpus.{name}", "null, or above 0", PhysicsError, memory_gib=gib)
+    return GpuFacts(None if like is None else str(like), float(speed), gib)
 
 
 A_PAIR = 2  # jobs

@@ -145,10 +145,7 @@ class Optimus(RoundScheduler):
 
     def leftovers(self, view: ClusterView) -> list[Share]:
         """Everybody with the fewest GPUs, in order."""
-        jobs = present(view)
-        least = _limits(view, jobs)[:, 0]
-        order = self._order(view, jobs, self._speed(view, jobs))
-        return [Share(int(jobs[at]), int(least[at])) for at in order.tolist()]
+        return self._fewest(view, present(view))
 
     def newcomers(self, view: ClusterView) -> list[Share]:
         """What is free, divided among those who wait; who finds no place for that asks for less."""
@@ -156,12 +153,13 @@ class Optimus(RoundScheduler):
             return []
         free = int(view.server_free[view.servers].sum()) * WHOLE_GPU_MILLI
         jobs = np.sort(view.queued)
-        speed = self._speed(view, jobs)
+        return self._divided(view, jobs, free) + self._fewest(view, jobs)
+
+    def _fewest(self, view: ClusterView, jobs: IntArray) -> list[Share]:
+        """The jobs with the fewest GPUs they run on, in order."""
         least = _limits(view, jobs)[:, 0]
-        fewest = [
-            Share(int(jobs[at]), int(least[at])) for at in self._order(view, jobs, speed).tolist()
-        ]
-        return self._divided(view, jobs, free) + fewest
+        order = self._order(view, jobs, self._speed(view, jobs))
+        return [Share(int(jobs[at]), int(least[at])) for at in order.tolist()]
 
     def _divided(self, view: ClusterView, jobs: IntArray, room_milli: int) -> list[Share]:
         if len(jobs) == 0:

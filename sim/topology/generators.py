@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TopologyError
-from sim.topology.layout import MOST_GPUS, check_counts, check_ports, check_rates, dealt_servers
+from sim.topology.layout import MOST_GPUS, MOST_PORTS, check_counts, check_rates, dealt_servers
 from sim.topology.links import LinkGraph, link_graph
 from sim.topology.topology import Topology
 
@@ -77,7 +77,7 @@ def fat_tree(
     are filled (None: all); pods and edge switches without a server are left out. The rest is
     explained at `dealt_servers`.
     """
-    check_ports("k", k)
+    check_counts({"k": k}, MOST_PORTS)
     if k % 2:
         raise TopologyError(f"topology.k is {k}; the ports of a fat-tree's switch are even")
     places = k**3 // 4
@@ -139,7 +139,7 @@ def leaf_spine(
     for a spine whose links are shared perfectly. The rest is explained at `dealt_servers`.
     """
     check_counts({"servers": servers, "servers_per_rack": servers_per_rack})
-    check_ports("spines", spines)
+    check_counts({"spines": spines}, MOST_PORTS)
     check_rates({"oversubscription": oversubscription})
     built = dealt_servers(
         servers=servers, gpus_per_server=gpus_per_server, gpu_types=gpu_types,

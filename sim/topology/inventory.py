@@ -1,14 +1,22 @@
 """An inventory: servers as a list, however they were read, made into a wired topology."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TopologyError
 from sim.topology.generators import leaf_spine_links
-from sim.topology.layout import MOST_GPUS, Layout, Servers, check_ports, check_rates, inside_of
+from sim.topology.layout import (
+    MOST_GPUS,
+    MOST_PORTS,
+    Layout,
+    Servers,
+    check_counts,
+    check_rates,
+    inside_of,
+)
 from sim.topology.links import LinkGraph, link_graph
 from sim.topology.topology import GpuKind, Topology
 
@@ -65,10 +73,10 @@ class Shape:
 
     gpus: int  # >= 1
     gpu_type: str
-    cpu_milli: int | None  # None: unbounded
-    memory_mib: int | None
     nic_gbps: float  # all NICs together
     layout: Layout
+    cpu_milli: int | None = None  # None: unbounded
+    memory_mib: int | None = None
     kind: GpuKind | None = None  # what more is said of the GPU type
 
     def __post_init__(self) -> None:
@@ -98,12 +106,13 @@ class Wiring:
 
     spines: int  # spine switches; with pods: aggregations of a pod, and cores
     oversubscription: float  # NICs of a rack over its uplink
-    pod_oversubscription: float | None  # uplinks of a pod's racks over the pod's; None: no pods
-    rack_uplink_gbps: Mapping[str, float]  # of racks for which it was measured or stated
+    pod_oversubscription: float | None = None  # uplinks of a pod's racks over the pod's; or no pods
+    # Of racks for which it was measured or stated.
+    rack_uplink_gbps: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the numbers; a reader of files has told their line before."""
-        check_ports("spines", self.spines)
+        check_counts({"spines": self.spines}, MOST_PORTS)
         check_rates({"oversubscription": self.oversubscription})
         if self.pod_oversubscription is not None:
             check_rates({"pod_oversubscription": self.pod_oversubscription})
@@ -192,8 +201,8 @@ def _servers(source: str, entries: Sequence[Entry]) -> Servers:
         gpu_types=tuple(gpu_types),
         gpus=gpus,
         gpu_type=np.array([gpu_types[shape.gpu_type] for shape in shapes], dtype=np.int64),
-        nic_gbps=_floats([shape.nic_gbps for shape in shapes]),
-        intra_gbps=_floats([shape.intra_gbps for shape in shapes]),
+        nic_gbps=np.array([shape.nic_gbps for shape in shapes], dtype=np.float64),
+        intra_gbps=np.array([shape.intra_gbps for shape in shapes], dtype=np.float64),
         cpu_milli=_amounts(source, "cores", [shape.cpu_milli for shape in shapes]),
         memory_mib=_amounts(source, "memory", [shape.memory_mib for shape in shapes]),
         name=objects([entry.name for entry in entries]),
@@ -232,7 +241,3 @@ def _amounts(source: str, what: str, amounts: Sequence[int | None]) -> IntArray 
             f"tell it of all or of none"
         )
     return np.array(given, dtype=np.int64)
-
-
-def _floats(values: Sequence[float]) -> FloatArray:
-    return np.array(values, dtype=np.float64)

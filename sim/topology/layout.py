@@ -17,14 +17,14 @@ MOST_GPUS_PER_SERVER = 1024
 MOST_PORTS = 1024  # of a switch towards the switches above it
 
 
-def check_counts(counts: Mapping[str, int]) -> None:
-    """Raise TopologyError unless every count is from 1 to MOST_GPUS."""
+def check_counts(counts: Mapping[str, int], most: int = MOST_GPUS) -> None:
+    """Raise TopologyError unless every count is a whole number from 1 to `most`."""
     for key, value in counts.items():
         _check_whole(key, value)
-        if value < 1:
-            raise TopologyError(f"topology.{key} is {value}; it must be at least 1")
-        if value > MOST_GPUS:
-            raise TopologyError(f"topology.{key} is {value}; it must be at most {MOST_GPUS}")
+        if not 1 <= value <= most:
+            raise TopologyError(
+                f"topology.{key} is {value}; it must be at least 1 and at most {most}"
+            )
 
 
 def _check_whole(key: str, value: object) -> None:
@@ -36,26 +36,6 @@ def _check_whole(key: str, value: object) -> None:
 def check_rates(rates: Mapping[str, float]) -> None:
     """Raise TopologyError unless every rate is a finite number above 0."""
     check_numbers("topology", "above 0", TopologyError, **rates)
-
-
-def check_ports(key: str, ports: int) -> None:
-    """Raise TopologyError unless a number of ports is from 1 to MOST_PORTS."""
-    _check_whole(key, ports)
-    if not 1 <= ports <= MOST_PORTS:
-        raise TopologyError(
-            f"topology.{key} is {ports}; it must be at least 1, at most {MOST_PORTS}"
-        )
-
-
-def check_gpus(key: str, gpus: int) -> None:
-    """Raise TopologyError unless a server's number of GPUs is from 1 to MOST_GPUS_PER_SERVER."""
-    _check_whole(key, gpus)
-    if gpus < 1:
-        raise TopologyError(f"topology.{key} is {gpus}; it must be at least 1")
-    if gpus > MOST_GPUS_PER_SERVER:
-        raise TopologyError(
-            f"topology.{key} is {gpus}; a server has at most {MOST_GPUS_PER_SERVER}"
-        )
 
 
 @dataclass(frozen=True)
@@ -271,7 +251,7 @@ def _sizes(servers: int, gpus_per_server: int | list[int]) -> list[int]:
     if not sizes:
         raise TopologyError("topology.gpus_per_server is empty; name at least one size")
     for size in sizes:
-        check_gpus("gpus_per_server", size)
+        check_counts({"gpus_per_server": size}, MOST_GPUS_PER_SERVER)
     if servers * max(sizes) > MOST_GPUS:
         raise TopologyError(f"topology.servers is {servers}: more than {MOST_GPUS} GPUs in all")
     return sizes

@@ -11,7 +11,6 @@ from sim.topology.layout import (
     MOST_GPUS_PER_SERVER,
     MOST_SERVERS,
     check_counts,
-    check_gpus,
     chosen_layout,
 )
 from sim.topology.node_rows import NodeRows, read_node_rows
@@ -229,8 +228,6 @@ def node_list(
     missing = Shape(
         gpus=gpus or 0,
         gpu_type=gpu_type or "",
-        cpu_milli=None,
-        memory_mib=None,
         nic_gbps=float(nic_gbps),
         layout=chosen_layout(intra_gbps, inside),
     )
@@ -243,12 +240,7 @@ def node_list(
         name=name,
         source=path,
         entries=renamed(entries, type_names or {}),
-        wiring=Wiring(
-            spines=spines,
-            oversubscription=oversubscription,
-            pod_oversubscription=pod_oversubscription,
-            rack_uplink_gbps={},
-        ),
+        wiring=Wiring(spines, oversubscription, pod_oversubscription),
     )
 
 
@@ -259,7 +251,7 @@ def _check_silence(
     if "gpus" not in cells:
         if gpus is None:
             raise TopologyError("topology.gpus is null and no column holds it; give one of them")
-        check_gpus("gpus", gpus)
+        check_counts({"gpus": gpus}, MOST_GPUS_PER_SERVER)
     if "gpu_type" not in cells and not gpu_type:
         raise TopologyError("topology.gpu_type is null and no column holds it; give one of them")
     if ("pod" in cells) != (pod_oversubscription is not None):
@@ -293,12 +285,10 @@ def vc_gpus(
     Raises:
         TopologyError: naming file, line, column or key, value and fix.
     """
-    check_gpus("gpus_per_server", gpus_per_server)
+    check_counts({"gpus_per_server": gpus_per_server}, MOST_GPUS_PER_SERVER)
     whole = Shape(
         gpus=gpus_per_server,
         gpu_type=gpu_type,
-        cpu_milli=None,
-        memory_mib=None,
         nic_gbps=float(nic_gbps),
         layout=chosen_layout(intra_gbps, inside),
     )
@@ -308,12 +298,7 @@ def vc_gpus(
         name=name,
         source=path,
         entries=racked(entries, servers_per_rack),
-        wiring=Wiring(
-            spines=spines,
-            oversubscription=oversubscription,
-            pod_oversubscription=None,
-            rack_uplink_gbps={},
-        ),
+        wiring=Wiring(spines, oversubscription),
     )
 
 
