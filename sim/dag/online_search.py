@@ -33,11 +33,7 @@ RULES = (TOGETHER, SUBMITTED, SHORTEST, SHARED)
 
 
 def check_rule(rule: str) -> None:
-    """Refuse what is no rule.
-
-    Raises:
-        GpuYardError: naming those there are.
-    """
+    """Refuse what is no rule; GpuYardError, naming those there are."""
     if rule not in RULES:
         raise GpuYardError(f"scheduler.workflows is {rule!r}; it must be one of {', '.join(RULES)}")
 

@@ -179,11 +179,7 @@ class Machines:
 
 
 def machines(name: str, speed: FloatArray, room_gib: FloatArray, s_per_mb: FloatArray) -> Machines:
-    """Check the numbers.
-
-    Raises:
-        DagError: no GPU, shapes that differ, or a number out of range.
-    """
+    """Check the numbers; DagError: no GPU, shapes that differ, or a number out of range."""
     count = len(speed)
     if not count:
         raise DagError(f"{name}: there is no GPU")
@@ -325,11 +321,7 @@ class DagProblem:
 
 
 def dag_problem(graph: TaskGraph, gpus: Machines) -> DagProblem:
-    """Put a DAG on machines.
-
-    Raises:
-        DagError: a task fits no GPU.
-    """
+    """Put a DAG on machines; DagError: a task fits no GPU."""
     room = float(gpus.room_gib.max())
     too_big = np.flatnonzero(graph.need_gib > room)
     if len(too_big):

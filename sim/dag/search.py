@@ -59,11 +59,7 @@ class Meter:
 
     @property
     def best(self) -> Judged:
-        """The best plan so far, of equals the first.
-
-        Raises:
-            DagError: none was judged.
-        """
+        """The best plan so far, of equals the first; DagError: none was judged."""
         if self._best is None:
             raise DagError("no plan was judged yet")
         return self._best
@@ -74,11 +70,7 @@ class Meter:
         return np.array(self._best_s)
 
     def judge(self, plan: Plan) -> Judged:
-        """Evaluate a plan.
-
-        Raises:
-            DagError: the budget is spent.
-        """
+        """Evaluate a plan; DagError: the budget is spent."""
         if not self.left:
             raise DagError(f"all {self.budget} plans are spent; ask `left` before judging")
         found = Judged(plan, schedule(self.problem, plan))

@@ -20,6 +20,11 @@ from sim.errors import PhysicsError, check_numbers
 from sim.topology.topology import Topology
 
 
+def plain(name: str) -> str:
+    """Letters and digits of a name: "ResNet-50" and "resnet50" are one."""
+    return "".join(sign for sign in name.lower() if sign.isalnum())
+
+
 def throughputs(steps_s: FloatArray, speedup: FloatArray | None) -> FloatArray:
     """(P, N + 1) throughput of n GPUs, most compact, over that of one; column 0 is 0.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError, check_keys, check_numbers, nearest
-from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
+from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue, plain
 from sim.physics.mix_table import PairTable
 from sim.physics.shipped_files import (
     A100,
@@ -42,10 +42,10 @@ GpuTable = Mapping[str, GpuFacts]  # by plain name
 
 def plain_name(gpu_type: str) -> str:
     """Letters and digits without the maker: `NVIDIA-A100-SXM4` and `a100_sxm4` are one type."""
-    plain = "".join(letter for letter in gpu_type.lower() if letter.isalnum())
+    name = plain(gpu_type)
     for maker in MAKERS:
-        plain = plain.removeprefix(maker) or plain
-    return plain
+        name = name.removeprefix(maker) or name
+    return name
 
 
 def gpu_table(values: Mapping[str, Any]) -> GpuTable:
@@ -183,9 +183,9 @@ class StandIns:
 
     def _is_free(self, name: str) -> bool:
         """Whether nothing is known of a type, and nothing need be."""
-        stated, plain = self._kinds.get(name), plain_name(name)
+        stated, short = self._kinds.get(name), plain_name(name)
         silent = stated is None or stated.facts == (None, None, None)
-        return self._physics_off and silent and plain not in self._plain | self._table.keys()
+        return self._physics_off and silent and short not in self._plain | self._table.keys()
 
     def _of(self, name: str) -> StandIn | None:
         stated = self._kinds.get(name)
@@ -235,14 +235,14 @@ class StandIns:
 
     def _unknown(self, name: str, at: str, stated: GpuKind | None) -> PhysicsError:
         where = "topology.gpu_types" if stated is None else stated.where
-        plain, first = plain_name(name), self._known[-1]
+        short, first = plain_name(name), self._known[-1]
         missing = f"GPU type {name!r}" if at == name else f"GPU type {name!r} is like {at!r}, which"
-        add = "" if plain in self._table else "+"  # Hydra's, for what is new
+        add = "" if short in self._table else "+"  # Hydra's, for what is new
         others = [each for each in (*self._plain, *self._table) if each != plain_name(at)]
         return PhysicsError(
             f"{where}: {missing} has neither profiles nor a stand-in"
             f"{nearest(plain_name(at), dict.fromkeys(others))}; say how fast it is with "
-            f"{add}gpus.{plain}.like={first} {add}gpus.{plain}.speed=2 (in a description gpu_like "
+            f"{add}gpus.{short}.like={first} {add}gpus.{short}.speed=2 (in a description gpu_like "
             f"and gpu_speed), or switch physics off with interference=none network=none; known are "
             f"{', '.join(self._known)} and those of conf/gpu_table/shipped.yaml"
         )

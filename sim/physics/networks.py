@@ -263,11 +263,7 @@ class YorkNetwork(_ByTables):
         return np.asarray(alone_s * cost)
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
-        """The law as sums.
-
-        Raises:
-            PhysicsError: the catalogue has no rows for gangs.
-        """
+        """The law as sums; PhysicsError: the catalogue has no rows for gangs."""
         if not isinstance(catalogue, GangCatalogue):
             raise PhysicsError("network=york needs rows for every gang; use profiles=york")
         row = np.arange(len(catalogue.names))[:, None]

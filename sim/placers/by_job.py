@@ -36,11 +36,7 @@ class CompactWait:
     engine_code = COMPACT_WAIT
 
     def __init__(self, *, most_slowdown: float) -> None:
-        """`most_slowdown`: predicted exclusive slow-down from which a job waits.
-
-        Raises:
-            GpuYardError: it is below 1, which nothing could reach.
-        """
+        """`most_slowdown`: predicted exclusive slow-down, 1 or more, from which a job waits."""
         check_numbers("placer", "1 or more", most_slowdown=most_slowdown)
         self.most_slowdown = most_slowdown
         self.name = "compact_wait"
@@ -137,11 +133,7 @@ class Lwf:
     engine_code = LWF
 
     def __init__(self, *, kappa: int) -> None:
-        """`kappa`: largest gang that need not stay together.
-
-        Raises:
-            GpuYardError: it is no whole number of 0 or more.
-        """
+        """`kappa`: largest gang, a whole number of 0 or more, that need not stay together."""
         if not (isinstance(kappa, int) and kappa >= 0):
             raise GpuYardError(f"placer.kappa is {kappa!r}; it must be a whole number, 0 or more")
         self.kappa = kappa

@@ -19,8 +19,8 @@ from sim.codes import (
     WORST_FIT,
 )
 from sim.errors import GpuYardError
-from sim.physics.catalogue import Catalogue
-from sim.placers.filling import fewest_servers, filled, spread_out
+from sim.physics.catalogue import Catalogue, plain
+from sim.placers.filling import fewest_servers, filled, filled_emptiest_first, spread_out
 from sim.placers.tiers import NETWORK, needed_tier, offer, servers_to_fill
 from sim.view import ClusterView, Signal, Slots
 
@@ -79,11 +79,7 @@ class WorstFit:
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
         del rng
-        usable = slots.usable_per_server[slots.servers]
-        if usable.sum() < gang:
-            return None
-        servers = slots.servers[np.argsort(-usable, kind="stable")]
-        return filled(slots, servers, gang)
+        return filled_emptiest_first(slots, gang)
 
 
 class Packed:
@@ -99,13 +95,10 @@ class Packed:
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
         del rng
-        usable = slots.usable_per_server[slots.servers]
-        if usable.sum() < gang:
-            return None
-        size = slots.most_per_server
-        servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
+        usable, size = slots.usable_per_server, slots.most_per_server
+        servers = fewest_servers(slots.servers, usable, size, gang)
         if len(servers) == 0:
-            servers = slots.servers[np.argsort(-usable, kind="stable")]
+            return filled_emptiest_first(slots, gang)
         return filled(slots, servers, gang)
 
 
@@ -126,9 +119,7 @@ class Consolidated:
         del rng
         size = slots.most_per_server
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
-        if len(servers) == 0:
-            return None
-        return filled(slots, servers, gang)
+        return filled(slots, servers, gang) if len(servers) > 0 else None
 
 
 class LeastLoaded:
@@ -268,11 +259,7 @@ class Delay:
     engine_code = DELAY
 
     def __init__(self, *, rack_wait_s: float, anywhere_wait_s: float) -> None:
-        """`rack_wait_s`: wait for a server; `anywhere_wait_s`: for a rack. Infinite: for ever.
-
-        Raises:
-            GpuYardError: one is below 0, or a rack is given up before a server.
-        """
+        """`rack_wait_s`: wait for a server; `anywhere_wait_s`: for a rack. Infinite: for ever."""
         if not rack_wait_s >= 0:
             raise GpuYardError(f"placer.rack_wait_s is {rack_wait_s}; it must be 0 or more seconds")
         if not anywhere_wait_s >= rack_wait_s:
@@ -293,9 +280,7 @@ class Delay:
             topology.num_racks, now_s >= since_s + self.rack_wait_s,
             now_s >= since_s + self.anywhere_wait_s,
         )  # fmt: skip
-        if len(servers) == 0:
-            return None
-        return filled(slots, servers, gang)
+        return filled(slots, servers, gang) if len(servers) > 0 else None
 
     def wake_s(self, view: ClusterView, job: int) -> float | None:
         """When the next timer of a waiting job runs out."""
@@ -327,12 +312,8 @@ class Skew:
     engine_code = SKEW
 
     def __init__(self, *, models: Sequence[str]) -> None:
-        """`models`: beginnings of the names of skewed models; case and punctuation do not count.
-
-        Raises:
-            GpuYardError: a name has neither letter nor digit.
-        """
-        self._models = tuple(_plain(model) for model in models)
+        """`models`: beginnings of the names of skewed models; only letters and digits count."""
+        self._models = tuple(plain(model) for model in models)
         if "" in self._models:
             raise GpuYardError(
                 f"placer.models is {list(models)}; every name needs a letter or a digit"
@@ -355,12 +336,7 @@ class Skew:
     def skewed(self, catalogue: Catalogue) -> BoolArray:
         """(P,) which profiles are of skewed models."""
         if self._known is None or self._known[0] is not catalogue:
-            plain = [_plain(name.rpartition("/")[0]) for name in catalogue.names]
-            hit = [bool(self._models) and name.startswith(self._models) for name in plain]
+            short = [plain(name.rpartition("/")[0]) for name in catalogue.names]
+            hit = [bool(self._models) and name.startswith(self._models) for name in short]
             self._known = catalogue, np.array(hit, dtype=np.bool_)
         return self._known[1]
-
-
-def _plain(name: str) -> str:
-    """Letters and digits of a model's name: "MobileNet-V3" and "mobilenet_v3" are one."""
-    return "".join(sign for sign in name.lower() if sign.isalnum())

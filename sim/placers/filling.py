@@ -57,6 +57,14 @@ def filled(slots: Slots, servers: IntArray, gang: int, take: IntArray | None = N
     return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
 
 
+def filled_emptiest_first(slots: Slots, gang: int) -> IntArray | None:
+    """`gang` GPUs of the servers with most of them; None where they are too few."""
+    usable = slots.usable_per_server[slots.servers]
+    if usable.sum() < gang:
+        return None
+    return filled(slots, slots.servers[np.argsort(-usable, kind="stable")], gang)
+
+
 @array_kernel
 def spread_out(
     servers: IntArray,

@@ -195,11 +195,7 @@ class DelayTimers:
     def __init__(
         self, *, timers: str, lease_s: float, manual: Patience, history_leases: float
     ) -> None:
-        """`manual` is what `timers: manual` uses, `history_leases` the memory of `auto`.
-
-        Raises:
-            GpuYardError: the rule is unknown, or a number is out of range.
-        """
+        """`manual` is what `timers: manual` uses, `history_leases` the memory of `auto`."""
         if timers not in TIMERS:
             raise GpuYardError(
                 f"scheduler.timers is {timers!r}; it must be one of {', '.join(TIMERS)}"

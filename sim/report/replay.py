@@ -53,11 +53,7 @@ class Replay:
         return sum(1 for held, away in zip(self.tenants, self.down, strict=True) if held + away < 1)
 
     def forward(self) -> None:
-        """Apply the next event.
-
-        Raises:
-            ReportError: it contradicts what came before.
-        """
+        """Apply the next event; ReportError: it contradicts what came before."""
         time_s, kind, job, gpus = self._rows[self.position]
         if time_s < self.now_s:
             raise self._wrong(f"goes back from t={self.now_s} s to t={time_s} s")

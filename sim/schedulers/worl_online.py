@@ -20,8 +20,8 @@ from sim.dag.online_tasks import Presence, Site, capacity_of, left_s, site_of, s
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import check_numbers
-from sim.placers.filling import filled
-from sim.view import ClusterView, Signal, Slots
+from sim.placers.filling import filled, filled_emptiest_first
+from sim.view import ClusterView, Signal
 
 
 class WorlOnline:
@@ -166,7 +166,9 @@ class WorlOnline:
         if starts or len(view.running) > 0:
             return starts
         for job in jobs[ready].tolist():
-            gpus = _anywhere(occupancy.exclusive(view, job), int(view.jobs.num_gpus[job]))
+            gpus = filled_emptiest_first(
+                occupancy.exclusive(view, job), int(view.jobs.num_gpus[job])
+            )
             if gpus is not None:
                 starts.append(self._start(view, occupancy, job, gpus))
         return starts
@@ -183,17 +185,8 @@ def _gpus(
     """So many GPUs of these servers; where cores or memory are short there, of any others."""
     slots = occupancy.exclusive(view, job)
     if (slots.usable_per_server[servers] < take).any():
-        return _anywhere(slots, int(view.jobs.num_gpus[job]))
+        return filled_emptiest_first(slots, int(view.jobs.num_gpus[job]))
     return filled(slots, servers, int(view.jobs.num_gpus[job]), take)
-
-
-def _anywhere(slots: Slots, gang: int) -> IntArray | None:
-    """GPUs of the servers that have most; None where there are too few."""
-    usable = slots.usable_per_server[slots.servers]
-    if usable.sum() < gang:
-        return None
-    servers = slots.servers[np.argsort(-usable, kind="stable")]
-    return filled(slots, servers, gang)
 
 
 def _wake_s(

@@ -144,11 +144,7 @@ MOST_PARTS = 1024  # sockets, switches, islands of a server
 
 
 def read_shapes(top: Section) -> dict[str, Shape]:
-    """The shapes below `shapes`, by name.
-
-    Raises:
-        TopologyError: naming file, line, key, value and rule.
-    """
+    """The shapes below `shapes`, by name; TopologyError, naming file, line, key, value and rule."""
     return {name: _shape(section) for name, section in top.named_sections("shapes", SHAPE)}
 
 

@@ -247,11 +247,7 @@ def read_tags(path: str, header: Sequence[str] | None, strict: bool) -> dict[str
 def read_jobs(
     path: str, header: Sequence[str] | None, tags: Mapping[str, PaiTag], strict: bool
 ) -> dict[str, PaiJob]:
-    """Jobs by name, with their tags.
-
-    Raises:
-        TraceError: naming file, line, column, value and fix.
-    """
+    """Jobs by name, with their tags; TraceError, naming file, line, column, value and fix."""
     reader = ColumnReader(read_text_table(path, JOB_COLUMNS, strict=strict, header=header))
     reader.names("job_name")
     submit_s = reader.times("start_time", blank_s=np.nan)

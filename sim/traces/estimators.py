@@ -33,11 +33,7 @@ class LimitEstimator:
         self._unlimited_s = unlimited_s
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:  # noqa: ARG002
-        """(J,) predicted seconds.
-
-        Raises:
-            TraceError: no job of the trace has a limit.
-        """
+        """(J,) predicted seconds; TraceError: no job of the trace has a limit."""
         limit_s = np.full(len(trace), np.inf) if trace.limit_s is None else trace.limit_s
         given = np.isfinite(limit_s)
         if not given.any():
@@ -92,11 +88,7 @@ class OracleEstimator:
 
 
 def checked_prior_s(prior_s: float) -> float:
-    """`prior_s` as a float.
-
-    Raises:
-        TraceError: it is not a finite number above 0.
-    """
+    """`prior_s` as a float; TraceError: it is not a finite number above 0."""
     check_numbers("estimator", "above 0", TraceError, prior_s=prior_s)
     return float(prior_s)
 

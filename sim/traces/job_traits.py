@@ -25,7 +25,7 @@ from sim.jobs import (
     Urgency,
     codes_of,
 )
-from sim.physics.catalogue import Catalogue, GangCatalogue
+from sim.physics.catalogue import Catalogue, GangCatalogue, plain
 from sim.physics.gpu_table import plain_name
 from sim.traces.column_reader import BLANKS
 from sim.traces.setting import check_choice
@@ -237,9 +237,9 @@ class ProfileRule:
     def _tell_unknown(self, named: TextArray, catalogue: Catalogue) -> None:
         """Log how many jobs name a model that the catalogue lacks."""
         models = dict.fromkeys(name.rpartition("/")[0] for name in catalogue.names)
-        known = {_plain(name) for name in (*models, *catalogue.names)}
+        known = {plain(name) for name in (*models, *catalogue.names)}
         words = [word for word in dict.fromkeys(named) if word]
-        unknown = [word for word in words if _plain(self.models.get(word, word)) not in known]
+        unknown = [word for word in words if plain(self.models.get(word, word)) not in known]
         if unknown:
             first, like = unknown[0], self.models.get(unknown[0])
             told = "" if like is None else f" ({like!r} is none{nearest(like, models)})"
@@ -274,10 +274,10 @@ class ProfileRule:
         """Overwrite the profiles of those `jobs` whose model is among `rows`."""
         assert trace.model is not None
         names = [catalogue.names[row] for row in rows]
-        whole = np.array([_plain(name) for name in names])
-        models = np.array([_plain(name.rpartition("/")[0]) for name in names])
+        whole = np.array([plain(name) for name in names])
+        models = np.array([plain(name.rpartition("/")[0]) for name in names])
         for word in filter(None, dict.fromkeys(trace.model[jobs])):
-            like = _plain(self.models.get(word, word))
+            like = plain(self.models.get(word, word))
             own = rows[whole == like] if np.any(whole == like) else rows[models == like]
             if len(own):
                 some = jobs[trace.model[jobs] == word]
@@ -301,11 +301,6 @@ def _by_gang(
             )
         found.append((some, own))
     return found
-
-
-def _plain(name: str) -> str:
-    """Letters and digits of a model's name: "ResNet-50" and "resnet50" are one."""
-    return "".join(sign for sign in name.lower() if sign.isalnum())
 
 
 def _allowed(names: Sequence[str] | None, catalogue: Catalogue) -> IntArray:

@@ -150,11 +150,7 @@ class PhillyJob:
 
 
 def parse_job(value: Any) -> PhillyJob:
-    """Check and read one object.
-
-    Raises:
-        BadJob: naming key, value and rule.
-    """
+    """Check and read one object; BadJob, naming key, value and rule."""
     if not isinstance(value, Mapping):
         raise BadJob("(the whole object)", value, "is no job; it must be an object {...}")
     status = _text(value, "status", required=True)

@@ -56,11 +56,7 @@ class Streams:
 
 
 def whole_streams(*, seed: int) -> Streams:
-    """The streams of a whole trace, shared with no window.
-
-    Raises:
-        TraceError: if the seed is negative.
-    """
+    """The streams of a whole trace, shared with no window; TraceError if the seed is negative."""
     return _streams(seed, WHOLE, 0)
 
 

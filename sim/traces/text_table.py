@@ -32,11 +32,7 @@ def checked_columns(
 
 
 def checked_delimiter(given: str) -> str:
-    """The sign that `given`, a sign or a word of DELIMITERS, means.
-
-    Raises:
-        TraceError: it is neither.
-    """
+    """The sign that `given`, a sign or a word of DELIMITERS, means; TraceError: it is neither."""
     sign = DELIMITERS.get(given, given)
     if len(sign) != 1 or sign in '\r\n"':
         raise TraceError(

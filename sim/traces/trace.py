@@ -291,11 +291,7 @@ class Stretches:
         return self.count * self.thin
 
     def stretch(self, window: int) -> int:
-        """The stretch of a window, from 0.
-
-        Raises:
-            TraceError: there are fewer windows.
-        """
+        """The stretch of a window, from 0; TraceError: there are fewer windows."""
         if window >= self.windows:
             raise TraceError(
                 f"window {window} of part '{self.part}' is not there: {self.count} stretches of "

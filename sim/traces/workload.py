@@ -145,20 +145,12 @@ class MixedWorkload:
         self._name, self._load, self._of = name, load, list(of.values())
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:
-        """Always an error.
-
-        Raises:
-            TraceError: a mix has windows only.
-        """
+        """Always an error; TraceError: a mix has windows only."""
         del setting, seed
         raise TraceError(f"workload {self._name} has windows only; use one of its workloads")
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
-        """The jobs of one window.
-
-        Raises:
-            TraceError: from the workload whose turn it is.
-        """
+        """The jobs of one window; TraceError: from the workload whose turn it is."""
         turn = self._of[index % len(self._of)]
         return turn.window(part=part, index=index, setting=setting, seed=seed)
 
