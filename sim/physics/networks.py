@@ -105,22 +105,27 @@ class AlphaBetaRing(_ByTables):
             local_s=_ring_s(sync_bytes, intra_gbps, largest_server, self._alpha_local_s),
             server_s=_ring_s(sync_bytes, nic_gbps, topology.num_servers, self._alpha_server_s),
             rack_s=self._rack_extra * _ring_s(sync_bytes, nic_gbps, topology.num_racks, 0.0),
-            nic_factor=self._factor(free=1, most=MOST_TENANTS * largest_server),
-            uplink_factor=self._factor(
-                free=self._uplink_free_jobs, most=MOST_TENANTS * int(rack_gpus.max())
+            nic_factor=_factor(self._contention, 1, MOST_TENANTS * largest_server),
+            uplink_factor=_factor(
+                self._contention, self._uplink_free_jobs, MOST_TENANTS * int(rack_gpus.max())
             ),
         )
 
-    def _factor(self, *, free: int, most: int) -> FloatArray:
-        """(most + 1,) time factor of 0 .. most jobs on a link that carries `free` at full speed."""
-        jobs = np.arange(most + 1)
-        factor = 1.0 + self._contention * np.maximum(0, jobs - free)
-        factor[:2] = 1.0
-        return factor
+
+def _factor(contention: float, free: int, most: int) -> FloatArray:
+    """(most + 1,) time factor of 0 .. most jobs on a link that carries `free` at full speed."""
+    factor = 1.0 + contention * np.maximum(0, np.arange(most + 1) - free)
+    factor[:2] = 1.0
+    return factor
 
 
-def _ring_s(sync_bytes: FloatArray, gbps: float, most: int, alpha_s: float) -> FloatArray:
-    """(P, most + 1) seconds of a ring over 0 .. most members; 0 up to one member."""
+def _ring_s(
+    sync_bytes: FloatArray, gbps: float, most: int, alpha_s: float | FloatArray
+) -> FloatArray:
+    """(P, most + 1) seconds of a ring over 0 .. most members; 0 up to one member.
+
+    `alpha_s` is the latency of a step, of all profiles or (P, 1).
+    """
     members = np.arange(most + 1, dtype=np.float64)
     steps = 2.0 * np.maximum(members - 1.0, 0.0)
     transfer = transfer_s(sync_bytes, gbps)[:, None] * ring_share(members)[None, :]
@@ -188,8 +193,8 @@ class TieredRings(_ByTables):
             local_s=local_s,
             server_s=server_s,
             rack_s=rack_s,
-            nic_factor=self._factor(MOST_TENANTS * largest),
-            uplink_factor=self._factor(MOST_TENANTS * int(rack_gpus.max())),
+            nic_factor=_factor(self._contention, 1, MOST_TENANTS * largest),
+            uplink_factor=_factor(self._contention, 1, MOST_TENANTS * int(rack_gpus.max())),
         )
 
     def _ring_s(self, catalogue: Catalogue, most: int, gbps: float, alpha_s: float) -> FloatArray:
@@ -197,16 +202,8 @@ class TieredRings(_ByTables):
         layers = np.ones(len(catalogue.names), dtype=np.int64)
         if isinstance(catalogue, LayeredCatalogue):
             layers = catalogue.layers
-        rounds = np.ceil(layers / self._layers_in_flight)
-        members = np.arange(most + 1, dtype=np.float64)
-        steps = 2.0 * np.maximum(members - 1.0, 0.0)
-        transfer = transfer_s(catalogue.sync_bytes, gbps)[:, None] * ring_share(members)
-        return np.asarray(self._exposed_frac * (transfer + alpha_s * rounds[:, None] * steps))
-
-    def _factor(self, most: int) -> FloatArray:
-        """(most + 1,) time factor of 0 .. most jobs on a link."""
-        others = np.maximum(0.0, np.arange(most + 1) - 1.0)
-        return np.asarray(1.0 + self._contention * others)
+        rounds = np.ceil(layers / self._layers_in_flight)[:, None]
+        return self._exposed_frac * _ring_s(catalogue.sync_bytes, gbps, most, alpha_s * rounds)
 
 
 class YorkNetwork(_ByTables):

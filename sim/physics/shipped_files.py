@@ -126,8 +126,7 @@ def a100_steps_s(names: tuple[str, ...], otherwise_s: FloatArray) -> FloatArray:
     steps_s = otherwise_s.copy()
     for row, (model, batch) in enumerate(map(profile_key, names)):
         if model in lines:
-            line = lines[model]
-            steps_s[row] = float(line["base_s"]) + float(line["per_sample_s"]) * batch
+            steps_s[row] = _step_s(lines[model], batch)
     return steps_s
 
 

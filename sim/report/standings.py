@@ -67,10 +67,7 @@ class Units:
         self, ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow], key: str
     ) -> Interval | None:
         """The ratio of a metric over the windows and seeds that both ran; None where none are."""
-        mine, its = (
-            {row.labels.unit: row for row in rows if row.metrics.get(key, 0.0) > 0}
-            for rows in (ours, theirs)
-        )
+        mine, its = (_by_unit(rows, key) for rows in (ours, theirs))
         both = [unit for unit in mine if unit in its]
         if not both:
             return None
@@ -102,6 +99,11 @@ def units_of(rows: Sequence[ComparisonRow], confidence: float) -> Units:
             )
     stretch_of = {unit: stretch for unit, stretch in found.items() if stretch is not None}
     return Units(windows > 1, windows, stretch_of or None, confidence)
+
+
+def _by_unit(rows: Sequence[ComparisonRow], key: str) -> dict[tuple[int, int], ComparisonRow]:
+    """(window, seed) -> the row there, where the metric is above 0."""
+    return {row.labels.unit: row for row in rows if row.metrics.get(key, 0.0) > 0}
 
 
 def _unit(row: ComparisonRow, over_windows: bool) -> int:
@@ -214,11 +216,8 @@ def _setting(
 
 def _pairs(ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow]) -> int | None:
     every = {row.labels.unit for row in (*ours, *theirs)}
-    mine, its = (
-        {row.labels.unit for row in rows if row.metrics.get(METRICS[0], 0.0) > 0}
-        for rows in (ours, theirs)
-    )
-    return len(mine & its) if ours and mine & its != every else None
+    both = _by_unit(ours, METRICS[0]).keys() & _by_unit(theirs, METRICS[0]).keys()
+    return len(both) if ours and both != every else None
 
 
 def uncounted(rows: Iterable[ComparisonRow]) -> int:

@@ -1,6 +1,6 @@
 """Fits the generator to any trace: the parameters whose traces look like it."""
 
-from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -21,11 +21,9 @@ LARGEST_PERSISTENCE = 0.95
 SMALLEST_VARIANCE = 1e-3  # of the hours' factor: a Poisson process, nearly
 
 
-@dataclass(frozen=True)
-class ArrivalFit:
-    """Arrivals of single jobs, or of leaders where batches have been taken out."""
+class ArrivalFit(TypedDict):
+    """Of a `WorkloadSpec`: single jobs, or leaders where batches have been taken out."""
 
-    jobs_per_h: float
     hour_factors: tuple[float, ...]  # (24,)
     weekday_factors: tuple[float, ...]  # (7,)
     dispersion_r: float
@@ -58,7 +56,6 @@ def fit_arrivals(submit_s: FloatArray, first_hour: float, excess_variance: float
     even = hour_variance == SMALLEST_VARIANCE  # nothing to persist
     next_hour = 0.0 if even else (1 + _covariance(counts, expected, 1)) / (1 + day_variance) - 1
     return ArrivalFit(
-        jobs_per_h=float(len(submit_s) / (submit_s[-1] - submit_s[0]) * HOUR_S),
         hour_factors=tuple(hours.tolist()),
         weekday_factors=tuple(days.tolist()),
         dispersion_r=1.0 / hour_variance,
@@ -293,15 +290,11 @@ def fit_spec(
     batched = float(_batched(jobs).mean())
     repeat_prob = max((batched - same_second) / (1.0 - same_second), 0.0)
     excess_variance = 1.0 if clumps is None else clumps.excess_variance
-    arrivals = fit_arrivals(singles.submit_s, first_hour, excess_variance)
     sizes, probs = fit_gangs(jobs.num_gpus, jobs.duration_s)
     work_gpu_s = jobs.num_gpus.astype(np.float64) * np.maximum(jobs.duration_s, 1.0)
     return WorkloadSpec(
         jobs_per_h=float(len(jobs) / (jobs.submit_s[-1] - jobs.submit_s[0]) * HOUR_S),
-        dispersion_r=arrivals.dispersion_r,
-        noise_persistence=arrivals.noise_persistence,
-        hour_factors=arrivals.hour_factors,
-        weekday_factors=arrivals.weekday_factors,
+        **fit_arrivals(singles.submit_s, first_hour, excess_variance),
         repeat_prob=repeat_prob,
         repeat_sigma=_repeat_sigma(jobs),
         gang_sizes=sizes.tolist(),
@@ -312,7 +305,6 @@ def fit_spec(
         vcs=owners.vcs,
         users_per_vc=owners.users_per_vc,
         zipf_exponent=owners.zipf_exponent,
-        day_noise=arrivals.day_noise,
         clumps=clumps,
         recurrence=fit_recurrence(singles, rng),
         outcomes=None if outcomes is None else fit_outcomes(work_gpu_s, outcomes),

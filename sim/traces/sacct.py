@@ -259,7 +259,8 @@ class Sacct:
         submit_s = _submission(reader, at)
         duration_s = _run_time(reader, at)
         unborn = (duration_s == 0) & (outcome != COMPLETED)
-        never, withdraw_s = _given_up(reader, at, submit_s, unborn & _not_begun(at, outcome))
+        never = unborn & _not_begun(at, outcome)
+        withdraw_s = _given_up_after_s(reader, at, submit_s, never)
         got = _resources(reader)
         reader.gangs_from("AllocTRES", "ReqTRES")
         gpus = np.maximum(np.array([one.gpus for one in got], dtype=np.int64), 1)
@@ -353,10 +354,10 @@ def _not_begun(at: Moments, outcome: IntArray) -> BoolArray:
     return not_begun | np.isnan(at["Start"]) if "Start" in at else not_begun
 
 
-def _given_up(
+def _given_up_after_s(
     reader: ColumnReader, at: Moments, submit_s: FloatArray, never: BoolArray
-) -> tuple[BoolArray, FloatArray]:
-    """(N,) jobs that never ran, as `never`, and the seconds after which each was given up.
+) -> FloatArray:
+    """(N,) seconds after which each job that `never` ran was given up.
 
     Those that could not run yet are left out: Slurm held them, no queue did.
     """
@@ -366,7 +367,7 @@ def _given_up(
         held |= never & np.isnan(at["Eligible"])
     reader.leave_out(never & np.isnan(after_s), "never began and have no end")
     reader.leave_out(held & ~np.isnan(after_s), "were given up before they could begin (Eligible)")
-    return never, np.where(never & (after_s > 0), after_s, NEVER_S)
+    return np.where(never & (after_s > 0), after_s, NEVER_S)
 
 
 def _resources(reader: ColumnReader) -> list[Tres]:

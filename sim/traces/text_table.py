@@ -153,19 +153,11 @@ class TextTable:
 
 
 @dataclass
-class _Broken:
-    """Rows of another length than the header."""
-
-    count: int = 0
-    first: str = ""
-    fix_of_long: str = "; leave out what is too much"
-
-
-@dataclass
 class _Gathered:
     columns: dict[str, list[str]]
     lines: list[int] = field(default_factory=list)
-    broken: _Broken = field(default_factory=_Broken)
+    broken: int = 0  # rows of another length than the header
+    first_broken: str = ""
 
 
 def read_text_table(
@@ -199,17 +191,17 @@ def read_text_table(
     chosen = wanted(names) if callable(wanted) else wanted
     place = positions(chosen, names, path, layout.delimiter)
     got = _gather(rows, path, place, names, strict, layout)
-    total = len(got.lines) + got.broken.count
+    total = len(got.lines) + got.broken
     if total == 0 and header is not None:
         raise TraceError(f"{path}: the file is empty; it needs one row a job")
     if total == 0:
         raise TraceError(f"{path}: only a header row and no job; add one row a job")
     if not got.lines:
         raise TraceError(
-            f"{path}: no row has the {len(names)} fields of the header; {got.broken.first}"
+            f"{path}: no row has the {len(names)} fields of the header; {got.first_broken}"
         )
-    if got.broken.count:
-        log.warning("%d rows skipped, the first: %s", got.broken.count, got.broken.first)
+    if got.broken:
+        log.warning("%d rows skipped, the first: %s", got.broken, got.first_broken)
     shown = {key: " + ".join([one] if isinstance(one, str) else one) for key, one in chosen.items()}
     read = {at for group in place.values() for at in group}
     unread = [name for at, name in enumerate(names) if at not in read]
@@ -239,24 +231,20 @@ def _gather(
     layout: Layout,
 ) -> _Gathered:
     """Fields of the wanted columns; equal texts are kept once."""
-    width = len(names)
     got = _Gathered({key: [] for key in place})
-    if layout.quoted:
-        got.broken.fix_of_long = (
-            f"; put a field that holds {layout.delimiter!r} in quotes, leave out one too many"
-        )
-    elif layout.delimiter:
-        got.broken.fix_of_long = (
-            f"; write a file whose fields hold {layout.delimiter!r} with another sign, named in "
-            f"workload.reader.delimiter"
-        )
     single = [(got.columns[key], at[0]) for key, at in place.items() if len(at) == 1]
     joined = [(got.columns[key], at) for key, at in place.items() if len(at) > 1]
     known: dict[str, str] = {}
     once = known.setdefault
     for fields, line in rows:
-        if len(fields) != width:
-            _note_broken(got.broken, (fields, line), path, width, strict)
+        if len(fields) != len(names):
+            got.broken += 1
+            got.first_broken = got.first_broken or (
+                f"{path}, line {line}: {_broken(len(fields), len(names), layout)}, or skip such "
+                f"rows with workload.strict=false"
+            )
+            if strict:
+                raise TraceError(got.first_broken)
             continue
         if line == 1 and fields == names:
             raise TraceError(
@@ -272,15 +260,16 @@ def _gather(
     return got
 
 
-def _note_broken(broken: _Broken, row: Row, path: str, width: int, strict: bool) -> None:
-    fields, line = row
-    if broken.count == 0:
-        short = len(fields) < width
-        what, fix = ("cut off", "; complete it") if short else ("too long", broken.fix_of_long)
-        broken.first = (
-            f"{path}, line {line}: the row is {what}: {len(fields)} fields, the header "
-            f"has {width}{fix}, or skip such rows with workload.strict=false"
+def _broken(fields: int, width: int, layout: Layout) -> str:
+    """What to say of a row of another length than the header."""
+    what, fix = "too long", "leave out what is too much"
+    if fields < width:
+        what, fix = "cut off", "complete it"
+    elif layout.quoted:
+        fix = f"put a field that holds {layout.delimiter!r} in quotes, leave out one too many"
+    elif layout.delimiter:
+        fix = (
+            f"write a file whose fields hold {layout.delimiter!r} with another sign, named in "
+            f"workload.reader.delimiter"
         )
-        if strict:
-            raise TraceError(broken.first)
-    broken.count += 1
+    return f"the row is {what}: {fields} fields, the header has {width}; {fix}"
