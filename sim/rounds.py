@@ -317,15 +317,4 @@ def stays(view: ClusterView, share: Share) -> bool:
 
 def of_type(slots: Slots, gpu_type: int | None) -> Slots:
     """The slots on servers with that type of GPU."""
-    if gpu_type is None:
-        return slots
-    topology = slots.topology
-    server: IntArray = topology.server_gpu_type == gpu_type
-    return Slots(
-        **{
-            **vars(slots),
-            "servers": slots.servers[server[slots.servers]],
-            "usable": slots.usable & server[topology.gpu_server],
-            "usable_per_server": np.where(server, slots.usable_per_server, 0),
-        }
-    )
+    return slots if gpu_type is None else slots.on(slots.topology.server_gpu_type == gpu_type)

@@ -5,7 +5,7 @@ part of its type, granted by the view, printed with every result.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -381,3 +381,12 @@ class Slots:
     # who was started or suspended in it since shows in `usable` and `tenants` alone.
     view: ClusterView
     job: int
+
+    def on(self, allowed: BoolArray) -> "Slots":
+        """Those on servers that are `allowed` (S,)."""
+        return replace(
+            self,
+            servers=self.servers[allowed[self.servers]],
+            usable=self.usable & allowed[self.topology.gpu_server],
+            usable_per_server=np.where(allowed, self.usable_per_server, 0),
+        )

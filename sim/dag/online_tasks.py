@@ -16,7 +16,7 @@ from sim.handle import Handle
 from sim.jit import array_kernel, kernel
 from sim.jobs import Precedence, ask_of
 from sim.physics.laws import Spread, comm_of
-from sim.physics.reference import reference_steps_s
+from sim.physics.reference import reference_steps_s, spread_of
 from sim.traces.trace import units_of
 from sim.view import ClusterView
 
@@ -259,12 +259,10 @@ def tasks_of(
 def slowness(view: ClusterView, site: Site, job: int, gpus: IntArray) -> float:
     """Seconds that a second of work of `job` takes on `gpus`."""
     server = view.topology.gpu_server[gpus]
-    count = np.bincount(server)
-    racks = len(set(view.topology.server_rack[server].tolist()))
-    spread = int(count.max()), int(np.count_nonzero(count)), racks
+    most, servers, racks, *_ = spread_of(view.topology, server)
     profile, gang = int(view.jobs.profile[job]), int(view.jobs.num_gpus[job])
     kinds = set(site.server_type[server].tolist())
-    return max(pace(site, profile, gang, kind, *spread) for kind in kinds)
+    return max(pace(site, profile, gang, kind, most, servers, racks) for kind in kinds)
 
 
 def left_s(

@@ -35,16 +35,15 @@ class Physics:
                 f"pair table has shape {self.pairs.slowdown.shape}, the catalogue needs "
                 f"{(types, profiles, profiles)}; build both from the same profiles"
             )
-        if self.links is not None and len(self.links.profile) != profiles:
-            raise PhysicsError(
-                f"link network of {len(self.links.profile)} profiles, catalogue of {profiles}; "
-                "build both from the same profiles"
-            )
-        if self.host is not None and len(self.host.needs.cpu_milli) != profiles:
-            raise PhysicsError(
-                f"host needs of {len(self.host.needs.cpu_milli)} profiles, catalogue of "
-                f"{profiles}; build both from the same profiles"
-            )
+        for what, column in (
+            ("link network", None if self.links is None else self.links.profile),
+            ("host needs", None if self.host is None else self.host.needs.cpu_milli),
+        ):
+            if column is not None and len(column) != profiles:
+                raise PhysicsError(
+                    f"{what} of {len(column)} profiles, catalogue of {profiles}; build both from "
+                    f"the same profiles"
+                )
         self.type_index(self.reference_gpu)
 
     @cached_property

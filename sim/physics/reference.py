@@ -177,17 +177,18 @@ class AloneStep:
     def _comm_s(self, profile: int, gpus: IntArray, servers: IntArray) -> float:
         links = self._physics.links
         if links is None:
-            return self._table_s(profile, servers)
+            return told_s(self._physics.network, profile, spread_of(self._topology, servers))
         if self._lone is None:
             self._lone = LoneJob(links, self._topology, self._topology.num_gpus)
         local_s, spread_s = self._lone.seconds(profile, gpus)
         return float(exposed_seconds(links, local_s, spread_s))
 
-    def _table_s(self, profile: int, servers: IntArray) -> float:
-        count = np.bincount(servers)
-        racks = np.unique(self._topology.server_rack[servers])
-        spread = Spread(int(count.max()), int(np.count_nonzero(count)), len(racks))
-        return told_s(self._physics.network, profile, spread)
+
+def spread_of(topology: Topology, servers: IntArray) -> Spread:
+    """How far a gang spreads whose workers run on `servers` (gang,)."""
+    count = np.bincount(servers)
+    racks = len(set(topology.server_rack[servers].tolist()))
+    return Spread(int(count.max()), int(np.count_nonzero(count)), racks)
 
 
 def scattered_gpus(topology: Topology, gang: int) -> IntArray:

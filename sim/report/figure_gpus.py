@@ -55,7 +55,8 @@ def gantt(run: Run, *, path: Path) -> None:
     """
     start_s, end_s = span_s(run)
     servers = _sampled(run)
-    gpus = np.concatenate([_gpus(run, server) for server in servers.tolist()])
+    first = run.topology.server_first_gpu
+    gpus = np.concatenate([np.arange(first[s], first[s + 1]) for s in servers.tolist()])
     rows = len(gpus)
     bars = tenancy_of(run, gpus)
     low_s, high_s = _shown_time(run, bars)
@@ -84,11 +85,6 @@ def _sampled(run: Run) -> IntArray:
         return np.arange(len(sizes))
     count = max(1, int(MOST_GPUS // sizes.max()))
     return np.unique(np.linspace(0, len(sizes) - 1, count).astype(np.int64))
-
-
-def _gpus(run: Run, server: int) -> IntArray:
-    first = run.topology.server_first_gpu
-    return np.arange(first[server], first[server + 1])
 
 
 def _shown_time(run: Run, bars: Tenancy) -> tuple[float, float]:
@@ -150,15 +146,8 @@ def draw_bars(
     right = (np.minimum(bars.end_s[inside], shown_s[1]) - origin_s) / unit.length_s
     height = 1.0 / bars.tenants[inside]
     top = bars.row[inside] + bars.place[inside] * height
-    corners = np.stack(
-        [
-            np.stack([left, top], axis=1),
-            np.stack([right, top], axis=1),
-            np.stack([right, top + height], axis=1),
-            np.stack([left, top + height], axis=1),
-        ],
-        axis=1,
-    )  # (bars, 4, 2)
+    ends = ((left, top), (right, top), (right, top + height), (left, top + height))
+    corners = np.stack([np.stack(end, axis=1) for end in ends], axis=1)  # (bars, 4, 2)
     colours = [JOB_COLOURS[job % len(JOB_COLOURS)] for job in bars.job[inside].tolist()]
     axes.add_collection(PolyCollection(list(corners), facecolors=colours, linewidths=0.0))
     axes.set_xlim(low, high if high > low else low + 1.0)
@@ -227,20 +216,18 @@ def _draw_use(
         use, aspect="auto", cmap=USE_MAP, vmin=0.0, vmax=1.0, interpolation="nearest",
         extent=(0.0, length, run.topology.num_servers, 0.0),
     )  # fmt: skip
+    title = "Busy GPUs of all servers"
     if shown_s != (start_s, end_s):
+        title += " (orange: the time shown above, around the longest queue)"
         low, high = ((time_s - start_s) / unit.length_s for time_s in shown_s)
         axes.axvspan(low, high, facecolor="none", edgecolor="#D55E00", linewidth=1.5)
     axes.set_xlabel(f"time since the first submission [{unit.name}]")
     axes.set_ylabel("server")
-    heading(axes, "Busy GPUs of all servers" + _note(shown_s, (start_s, end_s)))
+    heading(axes, title)
     axes.tick_params(labelsize=9)
     bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.03)
     bar.ax.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     bar.ax.tick_params(labelsize=8)
-
-
-def _note(shown_s: tuple[float, float], all_s: tuple[float, float]) -> str:
-    return "" if shown_s == all_s else " (orange: the time shown above, around the longest queue)"
 
 
 MOST_RACKS = 48  # lines of the map

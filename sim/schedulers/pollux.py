@@ -1,6 +1,5 @@
 """Pollux: a genetic search over GPUs per job for the best mean speed-up over a fair share."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -286,13 +285,7 @@ class Pollux(RoundScheduler):
         """As in the parent; a gang of several servers keeps away from others if it can."""
         slots = of_type(occupancy.exclusive(view, share.job), share.gpu_type)
         if share.gpus > view.topology.gpus_per_server.max():
-            quiet: BoolArray = ~_crossed(view, occupancy)
-            usable = slots.usable & quiet[view.topology.gpu_server]
-            number = np.where(quiet, slots.usable_per_server, 0)
-            apart = replace(
-                slots, servers=slots.servers[quiet[slots.servers]], usable=usable,
-                usable_per_server=number,
-            )  # fmt: skip
+            apart = slots.on(~_crossed(view, occupancy))
             gpus = self.placer.place(share.gpus, apart, self._rng)
             if gpus is not None:
                 return gpus
