@@ -55,12 +55,7 @@ def ask_of(demands: Demands | None, job: int) -> Ask:
     """What a worker of `job` needs."""
     if demands is None:
         return WHOLE_GPU
-    return Ask(
-        int(demands.gpu_milli[job]),
-        int(demands.cpu_milli[job]),
-        int(demands.memory_mib[job]),
-        int(demands.type_mask[job]),
-    )
+    return Ask(*(int(getattr(demands, name)[job]) for name in Ask._fields))
 
 
 def gpus_of_workers(demands: Demands | None, jobs: IntArray) -> FloatArray:

@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -103,6 +104,10 @@ class Recorder:
         )
 
 
+OUTCOME_COLUMNS = (  # fields of a `Run` and of a row of the state
+    "finish_s", "run_s", "preemptions", "forwards", "partition", "lost_s", "comm_s", "restarts",
+    "run_gpu_s", "served_gpu_s",
+)  # fmt: skip
 Progress = Callable[[int, float], None]  # (jobs finished, simulated seconds)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
 
@@ -265,29 +270,21 @@ class Simulator:
 
     def outcome(self, scheduler: str, decisions: int, decision_s: float, loop_s: float) -> Run:
         """The run so far as a value."""
-        state = self.state
+        row = self.state.job
+        columns: dict[str, Any] = {name: row[name].copy() for name in OUTCOME_COLUMNS}
         return Run(
             scheduler=scheduler,
             jobs=self.jobs,
             topology=self.topology,
             partition_of_server=self.partition_of_server,
-            start_s=state.job["first_start_s"].copy(),
-            finish_s=state.job["finish_s"].copy(),
-            run_s=state.job["run_s"].copy(),
-            preemptions=state.job["preemptions"].copy(),
-            forwards=state.job["forwards"].copy(),
-            partition=state.job["partition"].copy(),
+            start_s=row["first_start_s"].copy(),
+            interference_s=row["slow_s"].copy(),
+            **columns,
             log=self._recorder.log(),
             decisions=decisions,
             decision_s=decision_s,
             loop_wall_s=loop_s,
-            lost_s=state.job["lost_s"].copy(),
-            comm_s=state.job["comm_s"].copy(),
-            interference_s=state.job["slow_s"].copy(),
             outcome=self._outcomes(),
-            restarts=state.job["restarts"].copy(),
-            run_gpu_s=state.job["run_gpu_s"].copy(),
-            served_gpu_s=state.job["served_gpu_s"].copy(),
             models=self.physics.catalogue.names,
         )
 

@@ -4,7 +4,6 @@ A GPU's tasks are a linked list in order of time, in which a task takes the firs
 HEFT, CPOP and PEFT stand in the middle, plans of hoped running times (gap plans) at the end.
 """
 
-from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -20,7 +19,7 @@ from sim.dag.plan import (
     plan_of_schedule,
     upward_rank_s,
 )
-from sim.dag.problem import DagArrays, DagProblem
+from sim.dag.problem import DagArrays, DagProblem, ready_first
 from sim.jit import kernel
 
 NONE = -1  # no task before, or none after
@@ -97,20 +96,9 @@ def new_lanes(tasks: int, gpus: int) -> Lanes:
 
 def ready_order(problem: DagProblem, priority: FloatArray) -> IntArray:
     """(n,) tasks: of those whose parents are named, always the one of highest priority."""
-    graph = problem.graph
+    graph, urgent = problem.graph, (-priority).tolist()
     waits_for = np.diff(graph.first_parent).tolist()
-    urgent = (-priority).tolist()
-    ready = [(urgent[task], task) for task, count in enumerate(waits_for) if count == 0]
-    heapify(ready)
-    order = []
-    while ready:
-        task = heappop(ready)[1]
-        order.append(task)
-        for child in graph.child[graph.first_child[task] : graph.first_child[task + 1]].tolist():
-            waits_for[child] -= 1
-            if waits_for[child] == 0:
-                heappush(ready, (urgent[child], child))
-    return np.array(order, dtype=np.int64)
+    return np.array(ready_first(graph.first_child, graph.child, waits_for, urgent), dtype=np.int64)
 
 
 @kernel

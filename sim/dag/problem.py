@@ -64,11 +64,11 @@ def task_graph(
     _check_numbers(name, tasks, "work", work)
     _check_numbers(name, tasks, "memory", needs)
     mb_of = _edges(name, place, edges)
-    order = _parents_first(name, tasks, mb_of)
-    number = np.empty(len(tasks), dtype=np.int64)
-    number[order] = np.arange(len(tasks))
     ends = np.array(list(mb_of), dtype=np.int64).reshape(-1, 2)
     mb = np.array(list(mb_of.values()), dtype=np.float64)
+    order = _parents_first(name, tasks, ends[:, 0], ends[:, 1])
+    number = np.empty(len(tasks), dtype=np.int64)
+    number[order] = np.arange(len(tasks))
     from_, to = number[ends[:, 0]], number[ends[:, 1]]
     first_parent, parent, parent_mb = edge_rows(len(tasks), to, from_, mb)
     first_child, child, child_mb = edge_rows(len(tasks), from_, to, mb)
@@ -120,27 +120,35 @@ def _edges(name: str, place: dict[str, int], edges: Iterable[Edge]) -> dict[tupl
     return found
 
 
-def _parents_first(
-    name: str, tasks: Sequence[str], mb_of: dict[tuple[int, int], float]
+def ready_first(
+    first_child: IntArray, child: IntArray, waits_for: list[int], urgent: list[float]
 ) -> list[int]:
-    """Places in an order that keeps parents before children, the smallest place first."""
-    children: list[list[int]] = [[] for _ in tasks]
-    waits_for = [0] * len(tasks)
-    for parent, child in mb_of:
-        children[parent].append(child)
-        waits_for[child] += 1
-    ready = [place for place, count in enumerate(waits_for) if count == 0]
+    """Tasks after their parents, always the one of least `urgent`, then number, that is ready.
+
+    `waits_for` is how many parents each has, and at the end has still: above 0 of tasks that wait
+    for each other in a circle, or for one, which are left out.
+    """
+    ready = [(urgent[task], task) for task, count in enumerate(waits_for) if count == 0]
     heapify(ready)
     order = []
     while ready:
-        task = heappop(ready)
+        task = heappop(ready)[1]
         order.append(task)
-        for child in children[task]:
-            waits_for[child] -= 1
-            if waits_for[child] == 0:
-                heappush(ready, child)
-    if len(order) < len(tasks):
-        left = [tasks[place] for place, count in enumerate(waits_for) if count > 0]
+        for each in child[first_child[task] : first_child[task + 1]].tolist():
+            waits_for[each] -= 1
+            if waits_for[each] == 0:
+                heappush(ready, (urgent[each], each))
+    return order
+
+
+def _parents_first(name: str, tasks: Sequence[str], from_: IntArray, to: IntArray) -> list[int]:
+    """Places in an order that keeps parents before children, the smallest place first."""
+    count = len(tasks)
+    waits_for = np.bincount(to, minlength=count).tolist()
+    first_child, child, _ = edge_rows(count, from_, to, np.zeros(len(to)))
+    order = ready_first(first_child, child, waits_for, [0.0] * count)
+    if len(order) < count:
+        left = [tasks[place] for place, waits in enumerate(waits_for) if waits > 0]
         more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
         raise DagError(
             f"{name}: tasks wait for each other in a circle; among or behind it are "

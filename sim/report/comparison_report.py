@@ -78,7 +78,10 @@ def sweep_of(settings: Sequence[Setting]) -> Sweep | None:
         (name, tuple(values.get(key, UNSET) for key in keys)): interval
         for name, _, values, interval in found
     }
-    points = sorted({point for _, point in cells}, key=_order)
+    points = sorted(
+        {point for _, point in cells},
+        key=lambda point: [(_number(value), value) for value in point],
+    )
     if len(points) > MOST_POINTS or len(cells) < len(found):  # one name, two roles
         return None
     roles = {name: role for name, role, *_ in found}
@@ -102,12 +105,8 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _order(point: Point) -> list[tuple[float, str]]:
-    """Numbers by size, then words."""
-    return [(_number(value), value) for value in point]
-
-
 def _number(value: str) -> float:
+    """For sorting: numbers by size, then words."""
     try:
         return float(value)
     except ValueError:

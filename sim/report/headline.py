@@ -44,10 +44,18 @@ if TYPE_CHECKING:
 
 JCT = "jct_mean_s"
 OF_PARTITIONS = ("partition_wait_jain", "partition_wait_max_s")  # one queue has no partitions
-METRICS = (
-    JCT, "jct_p50_s", "jct_p95_s", "jct_p99_s", "slowdown_mean", "queue_delay_mean_s",
-    "gpu_util_frac", *OF_PARTITIONS,
-)  # fmt: skip
+HEADS = {  # None: a time
+    JCT: ("mean JCT", None),
+    "jct_p50_s": ("p50", None),
+    "jct_p95_s": ("p95", None),
+    "jct_p99_s": ("p99", None),
+    "slowdown_mean": ("mean slow-down", 1.0),
+    "queue_delay_mean_s": ("queueing delay", None),
+    "gpu_util_frac": ("GPU use [%]", 100.0),
+    "partition_wait_jain": ("Jain of waits", 1.0),
+    "partition_wait_max_s": ("longest wait", None),
+}
+METRICS = tuple(HEADS)
 AT_ARRIVAL = ("own", "random", "least_loaded", "own_then_least_loaded")  # rules of forwarding
 PICKED_ROLES = ("composite", "global_queue")  # of these the best stands for all
 LINEAR = "linear_score"
@@ -228,17 +236,6 @@ def _line(
 
 
 FILES = ("headline.csv", "headline.md")
-HEADS = {  # None: a time
-    JCT: ("mean JCT", None),
-    "jct_p50_s": ("p50", None),
-    "jct_p95_s": ("p95", None),
-    "jct_p99_s": ("p99", None),
-    "slowdown_mean": ("mean slow-down", 1.0),
-    "queue_delay_mean_s": ("queueing delay", None),
-    "gpu_util_frac": ("GPU use [%]", 100.0),
-    "partition_wait_jain": ("Jain of waits", 1.0),
-    "partition_wait_max_s": ("longest wait", None),
-}
 
 
 def write_headline(

@@ -59,13 +59,8 @@ class Layout:
                 f"topology.inside.pcie_switches is {self.pcie_switches}; it must be a multiple of "
                 f"the {self.sockets} sockets"
             )
-        check_rates(
-            {
-                "inside.nvlink_gbps": self.nvlink_gbps,
-                "inside.pcie_gbps": self.pcie_gbps,
-                "inside.socket_gbps": self.socket_gbps,
-            }
-        )
+        rates = ("nvlink_gbps", "pcie_gbps", "socket_gbps")
+        check_rates({f"inside.{key}": getattr(self, key) for key in rates})
 
     @property
     def is_flat(self) -> bool:
@@ -80,15 +75,8 @@ class Layout:
 
 
 def flat_layout(gbps: float) -> Layout:
-    """One rate between all GPUs of a server."""
-    return Layout(
-        sockets=1,
-        pcie_switches=1,
-        nvlink_islands=0,
-        nvlink_gbps=gbps,
-        pcie_gbps=gbps,
-        socket_gbps=gbps,
-    )
+    """One rate between all GPUs of a server: one socket, one PCIe switch, no NVLink."""
+    return Layout(1, 1, 0, nvlink_gbps=gbps, pcie_gbps=gbps, socket_gbps=gbps)
 
 
 def chosen_layout(intra_gbps: float | None, inside: Mapping[str, float] | None) -> Layout:
@@ -115,14 +103,7 @@ def layout_of(values: Mapping[str, float]) -> Layout:
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TopologyError(f"topology.inside.{key} is {value!r}; it must be a number")
-    return Layout(
-        sockets=int(values["sockets"]),
-        pcie_switches=int(values["pcie_switches"]),
-        nvlink_islands=int(values["nvlink_islands"]),
-        nvlink_gbps=float(values["nvlink_gbps"]),
-        pcie_gbps=float(values["pcie_gbps"]),
-        socket_gbps=float(values["socket_gbps"]),
-    )
+    return Layout(**values)  # type: ignore[arg-type]  # it checks that counts are whole
 
 
 def inside_of(layouts: list[Layout], layout_of_server: IntArray, gpus: IntArray) -> Inside:

@@ -174,7 +174,7 @@ class AlibabaOpenb:
         reader.flag("deletion_time", deleted_s < np.fmax(created_s, began_s),
                    "is before the pod was created or scheduled")  # fmt: skip
         reader.leave_out(gpus == 0, "use no GPU")
-        workers = np.maximum(gpus, 1)
+        workers, specs = np.maximum(gpus, 1), reader.raw("gpu_spec")
         trace = Trace(
             name=name,
             job_id=reader.names("name"),
@@ -187,17 +187,12 @@ class AlibabaOpenb:
             cpu_milli=reader.counts("cpu_milli", blank=0) // workers,
             memory_mib=reader.counts("memory_mib", blank=0) // workers,
             gpu_milli=np.where(workers > 1, WHOLE_GPU_MILLI, np.maximum(milli, 1)),
-            gpu_types=objects(_any(reader.raw("gpu_spec"))),
+            gpu_types=objects(["" if text.lower() in BLANKS else text for text in specs]),
             outcome=np.where(pending, CANCELLED, phase),
             withdraw_s=np.where(pending, deleted_s - created_s, NEVER_S),
             waited_s=np.where(pending, np.nan, scheduled_s - created_s),
         )
         return reader.finish(trace, strict=strict)
-
-
-def _any(specs: list[str]) -> list[str]:
-    """Allowed GPU types; "" where a pod names none."""
-    return ["" if spec.lower() in BLANKS else spec for spec in specs]
 
 
 JOB_COLUMNS = {name: name for name in ("job_name", "inst_id", "user", "start_time")}
@@ -236,9 +231,8 @@ def read_tags(path: str, header: Sequence[str] | None, strict: bool) -> dict[str
         TraceError: naming file, line, column, value and fix.
     """
     reader = ColumnReader(read_text_table(path, TAG_COLUMNS, strict=strict, header=header))
-    keys = ("inst_id", "gpu_type_spec", "group", "workload")
     tags: dict[str, PaiTag] = {}
-    for inst_id, *words in zip(*(reader.raw(key) for key in keys), strict=True):
+    for inst_id, *words in zip(*(reader.raw(key) for key in TAG_COLUMNS), strict=True):
         if inst_id not in tags:
             tags[inst_id] = PaiTag(*("" if word.lower() in BLANKS else word for word in words))
     return tags
@@ -250,17 +244,13 @@ def read_jobs(
     """Jobs by name, with their tags; TraceError, naming file, line, column, value and fix."""
     reader = ColumnReader(read_text_table(path, JOB_COLUMNS, strict=strict, header=header))
     reader.names("job_name")
-    submit_s = reader.times("start_time", blank_s=np.nan)
-    good = reader.good(strict)
-    jobs: dict[str, PaiJob] = {}
-    keys = ("job_name", "inst_id", "user")
-    for row, (name, inst_id, user) in enumerate(
-        zip(*(reader.raw(key) for key in keys), strict=True)
-    ):
-        if good[row]:
-            tag = tags.get(inst_id, NO_TAG)
-            jobs[name] = PaiJob(user, float(submit_s[row]), tag, bool(tags))
-    return jobs
+    submit_s = reader.times("start_time", blank_s=np.nan).tolist()
+    columns = *(reader.raw(key) for key in ("job_name", "inst_id", "user")), submit_s
+    return {
+        name: PaiJob(user, at_s, tags.get(inst_id, NO_TAG), bool(tags))
+        for good, name, inst_id, user, at_s in zip(reader.good(strict), *columns, strict=True)
+        if good
+    }
 
 
 log = logging.getLogger(__name__)

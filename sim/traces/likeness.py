@@ -286,10 +286,11 @@ def best_turn(first: FloatArray, second: FloatArray) -> int:
 
 
 def _gaps(first: JobSample, second: JobSample) -> dict[str, _Gap]:
+    ours, theirs = same_second_frac(first), same_second_frac(second)
     return {
         **_sample_gaps(first, second),
         **_week_gaps(week_shares(first), week_shares(second)),
-        SAME_SECOND: _number_gap(same_second_frac(first), same_second_frac(second)),
+        SAME_SECOND: _Gap(GAP, abs(ours - theirs), float("nan"), ours, theirs),
         ALIKE: _curve_gap(alike_shares(first), alike_shares(second)),
         COUNTS: _curve_gap(count_correlations(first), count_correlations(second)),
     }
@@ -320,10 +321,6 @@ def _profile_gaps(first: FloatArray, second: FloatArray) -> tuple[float, float]:
     change = (first - second).reshape(7, 24)
     by_hour, by_day = change.sum(axis=0), change.sum(axis=1)
     return float(np.abs(by_hour).sum() / 2), float(np.abs(by_day).sum() / 2)
-
-
-def _number_gap(first: float, second: float) -> _Gap:
-    return _Gap(GAP, abs(first - second), float("nan"), first, second)
 
 
 def _curve_gap(first: FloatArray, second: FloatArray) -> _Gap:

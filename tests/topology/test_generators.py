@@ -206,6 +206,10 @@ INSIDE = {
         (lambda: plain_leaf_spine(inside={**INSIDE, "sokets": 1}), "did you mean 'sockets'"),
         (lambda: plain_leaf_spine(inside={"sockets": 2}), "inside.pcie_switches is missing"),
         (lambda: plain_leaf_spine(inside={**INSIDE, "sockets": 3}), "multiple of the 3 sockets"),
+        (
+            lambda: plain_leaf_spine(inside={**INSIDE, "sockets": 1.5}),
+            "sockets is 1.5; it must be a whole",
+        ),
         (lambda: plain_leaf_spine(inside={**INSIDE, "pcie_gbps": "x"}), "must be a number"),
     ],
 )
