@@ -264,24 +264,15 @@ class Generator(Protocol):
 
 
 def gap_plan(
-    dag: DagArrays,
-    to_go_s: FloatArray,
-    hope_s: FloatArray,
-    gpu: IntArray,
+    dag: DagArrays,  # the problem, or its mirror
+    to_go_s: FloatArray,  # (n,) hoped running times to go: the longest is placed first
+    hope_s: FloatArray,  # (n,) hoped load of each task's GPU when the task ends
+    gpu: IntArray,  # (n,) where the target has the tasks
     *,
-    leaves: BoolArray,
-    outlook: FloatArray,
+    leaves: BoolArray,  # (n,) tasks that are to go elsewhere, unless that takes much longer
+    outlook: FloatArray,  # (n, g) or (1, g) seconds that count beside a task's end
 ) -> tuple[IntArray, Schedule]:
-    """GPUs and times that `place_by_gap` finds.
-
-    Args:
-        dag: the problem, or its mirror.
-        to_go_s: (n,) hoped running times to go: the longest is placed first.
-        hope_s: (n,) hoped load of each task's GPU when the task ends.
-        gpu: (n,) where the target has the tasks.
-        leaves: (n,) tasks that are to go elsewhere, unless that takes much longer.
-        outlook: (n, g) or (1, g) seconds that count beside a task's end.
-    """
+    """GPUs and times that `place_by_gap` finds."""
     lanes = new_lanes(len(to_go_s), len(dag.speed))
     room = NEAREST + MOST_PARENTS + 1
     place_by_gap(

@@ -215,26 +215,17 @@ class GpuKind:
 
 
 def drawn_machines(
-    kinds: tuple[GpuKind, ...],
+    kinds: tuple[GpuKind, ...],  # to draw from, each equally likely
     *,
-    gpus: int,
-    per_server: int,
-    inside_gbps: float,
+    gpus: int,  # how many; the last server may have fewer than the others
+    per_server: int,  # GPUs of a server, which reach each other at `inside_gbps`
+    inside_gbps: float,  # within a server
+    # The highest rate between two servers ("500" busy, "2000" idle as published, in Mb/s).
     between_gbps: float,
-    least_share: float,
-    rng: np.random.Generator,
+    least_share: float,  # the lowest, as a share of that; rates are uniform between the two
+    rng: np.random.Generator,  # of kinds and rates
 ) -> Machines:
     """Servers of one random kind each; between two servers a random part of the capacity is free.
-
-    Args:
-        kinds: to draw from, each equally likely.
-        gpus: how many; the last server may have fewer than the others.
-        per_server: GPUs of a server, which reach each other at `inside_gbps`.
-        inside_gbps: within a server.
-        between_gbps: the highest rate between two servers ("500" busy, "2000" idle as published,
-            in Mb/s).
-        least_share: the lowest, as a share of that; rates are uniform between the two.
-        rng: of kinds and rates.
 
     Raises:
         DagError: a number out of range.

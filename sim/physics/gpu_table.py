@@ -341,21 +341,14 @@ class MoreTypes:
 
 
 def more_types(
-    base: Catalogue,
-    gpu_types: Sequence[str],
+    base: Catalogue,  # profiles
+    gpu_types: Sequence[str],  # of the cluster, and the one of the trace's durations
     *,
-    table: GpuTable,
-    kinds: Mapping[str, GpuKind],
-    physics_off: bool,
+    table: GpuTable,  # what is assumed of types without profiles
+    kinds: Mapping[str, GpuKind],  # what the cluster's description says of its types
+    physics_off: bool,  # a type of which nothing is known runs as one that is known
 ) -> MoreTypes:
     """Stand-ins for the types of a cluster that `base` lacks.
-
-    Args:
-        base: profiles.
-        gpu_types: of the cluster, and the one of the trace's durations.
-        table: what is assumed of types without profiles.
-        kinds: what the cluster's description says of its types.
-        physics_off: a type of which nothing is known runs as one that is known.
 
     Raises:
         PhysicsError: nothing is known of a type.

@@ -70,21 +70,13 @@ class AlphaBetaRing(_ByTables):
     def __init__(
         self,
         *,
-        alpha_local_s: float,
-        alpha_server_s: float,
-        contention: float,
-        uplink_free_jobs: int,
-        rack_extra: float,
+        alpha_local_s: float,  # latency of one ring step inside a server
+        alpha_server_s: float,  # latency of one ring step between servers
+        contention: float,  # relative time added by every further job on a NIC or uplink
+        uplink_free_jobs: int,  # multi-rack jobs that an uplink carries without contention
+        rack_extra: float,  # relative time added by the ring over racks
     ) -> None:
-        """Set the constants; PhysicsError if one is negative.
-
-        Args:
-            alpha_local_s: latency of one ring step inside a server.
-            alpha_server_s: latency of one ring step between servers.
-            contention: relative time added by every further job on a NIC or uplink.
-            uplink_free_jobs: multi-rack jobs that an uplink carries without contention.
-            rack_extra: relative time added by the ring over racks.
-        """
+        """Set the constants; PhysicsError if one is negative."""
         check_not_negative(
             np.inf, alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s,
             contention=contention, uplink_free_jobs=uplink_free_jobs, rack_extra=rack_extra,

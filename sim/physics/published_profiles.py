@@ -176,20 +176,14 @@ class YorkProfiles(GangCatalogue):
     def __init__(
         self,
         *,
-        gpu_types: Sequence[str],
-        tflops: float,
-        most_gpus: int,
-        batches: Sequence[int],
+        gpu_types: Sequence[str],  # names of the cluster's GPU types
+        tflops: float,  # TFLOP/s of one GPU
+        most_gpus: int,  # the largest gang that has rows
+        batches: Sequence[int],  # samples a GPU and iteration
+        # Name -> `param_mb` (gradients, MB) and `gflops` (GFLOP a sample).
         models: Mapping[str, Mapping[str, float]],
     ) -> None:
         """Make all rows.
-
-        Args:
-            gpu_types: names of the cluster's GPU types.
-            tflops: TFLOP/s of one GPU.
-            most_gpus: the largest gang that has rows.
-            batches: samples a GPU and iteration.
-            models: name -> `param_mb` (gradients, MB) and `gflops` (GFLOP a sample).
 
         Raises:
             PhysicsError: naming the key, the value and the rule.

@@ -232,26 +232,18 @@ def _fewer_told(rows: Sequence[ComparisonRow]) -> str:
 
 
 def write_comparison(
-    folder: Path,
-    rows: Sequence[ComparisonRow],
+    folder: Path,  # made if it is not there
+    rows: Sequence[ComparisonRow],  # one a run, with distinct labels
     *,
-    ours: str | None,
-    confidence: float,
-    assumed: Sequence[str] = (),
-    sweeps: bool = False,
+    ours: str | None,  # scheduler that the others are divided by; None for no ratio
+    confidence: float,  # of the intervals, like 0.95
+    assumed: Sequence[str] = (),  # what the runs took for granted; it stands below the tables
+    sweeps: bool = False,  # the rows may be of a sweep
 ) -> Group:
     """Write comparison.csv, comparison.md and jct_bars.png; return the tables to be printed.
 
     Of a sweep that is one table, which is also the first of comparison.md, and sweep.png has its
     lines where a number was swept.
-
-    Args:
-        folder: made if it is not there.
-        rows: one a run, with distinct labels.
-        ours: scheduler that the others are divided by; None for no ratio.
-        confidence: of the intervals, like 0.95.
-        assumed: what the runs took for granted; it stands below the tables.
-        sweeps: the rows may be of a sweep.
 
     Raises:
         ReportError: no rows, doubled rows, or `ours` is in none of them.

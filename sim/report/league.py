@@ -197,21 +197,14 @@ class LeagueRow:
 
 
 def league_rows(
-    league: League,
+    league: League,  # the runs
     *,
-    everywhere: Ranking | None,
-    common: Ranking | None,
-    reference: str,
-    confidence: float,
+    everywhere: Ranking | None,  # ranks of those that ran everywhere, if there are enough
+    common: Ranking | None,  # ranks of all where all ran, if there are enough
+    reference: str,  # scheduler that the others' mean JCT is divided by
+    confidence: float,  # of the intervals
 ) -> list[LeagueRow]:
     """Rows, best mean rank first, those without one last by their ratio.
-
-    Args:
-        league: the runs.
-        everywhere: ranks of those that ran everywhere, if there are enough.
-        common: ranks of all where all ran, if there are enough.
-        reference: scheduler that the others' mean JCT is divided by.
-        confidence: of the intervals.
 
     Raises:
         ReportError: the reference is no scheduler of the league.

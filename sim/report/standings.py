@@ -351,21 +351,14 @@ BASELINES = "published"  # role
 
 
 def paired_tests(
-    cell: str,
-    of: Mapping[str, Sequence[ComparisonRow]],
+    cell: str,  # goes into the rows
+    of: Mapping[str, Sequence[ComparisonRow]],  # scheduler -> its runs, on the same windows
     *,
-    ours: str,
-    metric: str,
-    confidence: float,
+    ours: str,  # the scheduler that is judged
+    metric: str,  # of `metrics`, above 0
+    confidence: float,  # of the ratio's interval
 ) -> list[dict[str, Any]]:
     """`ours` over each other scheduler in `metric`, paired by window and seed.
-
-    Args:
-        cell: goes into the rows.
-        of: scheduler -> its runs, on the same windows.
-        ours: the scheduler that is judged.
-        metric: of `metrics`, above 0.
-        confidence: of the ratio's interval.
 
     Returns:
         A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided

@@ -298,20 +298,13 @@ class TiresiasGittins(PreemptiveScheduler):
     def __init__(
         self,
         *,
-        placer: Placer,
-        sharing: Sharing,
-        quantum_gpu_s: float,
-        least_history: int,
-        refit_growth_frac: float,
+        placer: Placer,  # where jobs go
+        sharing: Sharing,  # whether they may share GPUs
+        quantum_gpu_s: float,  # GPU-seconds in which service is told apart
+        least_history: int,  # jobs that have left before the index is used
+        refit_growth_frac: float,  # growth of the history after which the index is made anew
     ) -> None:
         """Learning.
-
-        Args:
-            placer: where jobs go.
-            sharing: whether they may share GPUs.
-            quantum_gpu_s: GPU-seconds in which service is told apart.
-            least_history: jobs that have left before the index is used.
-            refit_growth_frac: growth of the history after which the index is made anew.
 
         Raises:
             GpuYardError: a quantum that is not above 0, a history below 1 or a growth below 0.

@@ -23,23 +23,15 @@ from sim.topology.topology import GpuKind, Topology
 
 def pod_links(
     *,
-    server_rack: IntArray,
-    nic_gbps: FloatArray,
+    server_rack: IntArray,  # (S,)
+    nic_gbps: FloatArray,  # (S,)
+    # (R,) of a rack, over its links to all aggregations of its pod together.
     uplink_gbps: FloatArray,
-    rack_pod: IntArray,
-    pod_uplink_gbps: FloatArray,
-    spines: int,
+    rack_pod: IntArray,  # (R,)
+    pod_uplink_gbps: FloatArray,  # (D,) of a pod, over the links of all its aggregations together
+    spines: int,  # number of planes
 ) -> LinkGraph:
-    """Every pod has `spines` aggregations; aggregation i leads to core i, of `spines` cores.
-
-    Args:
-        server_rack: (S,)
-        nic_gbps: (S,)
-        uplink_gbps: (R,) of a rack, over its links to all aggregations of its pod together.
-        rack_pod: (R,)
-        pod_uplink_gbps: (D,) of a pod, over the links of all its aggregations together.
-        spines: number of planes.
-    """
+    """Every pod has `spines` aggregations; aggregation i leads to core i, of `spines` cores."""
     servers, racks, pods = len(server_rack), len(rack_pod), len(pod_uplink_gbps)
     first_agg = servers + racks
     first_core = first_agg + pods * spines

@@ -267,24 +267,15 @@ LARGEST_REPEAT_SIGMA = 1.0
 
 
 def fit_spec(
-    jobs: JobSample,
+    jobs: JobSample,  # of the trace
     *,
-    first_hour: float,
-    duration_parts: int,
-    owners: Owners,
-    outcomes: OutcomeShares | None,
-    rng: np.random.Generator,
+    first_hour: float,  # hours from Monday 0:00 to the first submission, in the zone of the users
+    duration_parts: int,  # log-normals in a mixture
+    owners: Owners,  # as the trace or the user says
+    outcomes: OutcomeShares | None,  # final states; None leaves them out
+    rng: np.random.Generator,  # of the fit of recurrence
 ) -> WorkloadSpec:
-    """Parameters of the generator from a trace.
-
-    Args:
-        jobs: of the trace.
-        first_hour: hours from Monday 0:00 to the first submission, in the zone of the users.
-        duration_parts: log-normals in a mixture.
-        owners: as the trace or the user says.
-        outcomes: final states; None leaves them out.
-        rng: of the fit of recurrence.
-    """
+    """Parameters of the generator from a trace."""
     singles = jobs.take(~_batched(jobs))
     clumps, same_second = fit_clumps(singles.submit_s, rng)
     batched = float(_batched(jobs).mean())
