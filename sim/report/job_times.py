@@ -100,8 +100,7 @@ def run_stretch(run: Run) -> FloatArray:
 
     1 is the most compact exclusive placement on the reference GPU; NaN for a job of 0 seconds.
     """
-    work_s = np.where(run.jobs.duration_s > 0, run.jobs.duration_s, np.nan)
-    return run.run_s / work_s
+    return run.run_s / np.where(run.jobs.duration_s > 0, run.jobs.duration_s, np.nan)
 
 
 NAMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
@@ -199,8 +198,7 @@ def throughput(run: Run, worth: FloatArray, start_s: float, end_s: float) -> flo
 def spans(run: Run) -> tuple[IntArray, IntArray]:
     """(J,) servers and racks that each job's first start spans; 0 where it never started."""
     topology = run.topology
-    servers = np.zeros(len(run.jobs), dtype=np.int64)
-    racks = np.zeros(len(run.jobs), dtype=np.int64)
+    servers, racks = np.zeros((2, len(run.jobs)), dtype=np.int64)
     for at in np.flatnonzero(run.log.kind == Kind.START)[::-1]:
         on = np.unique(topology.gpu_server[run.log.gpus[at]])
         servers[run.log.job[at]] = len(on)
