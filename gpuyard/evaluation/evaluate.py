@@ -143,7 +143,7 @@ def write_evaluation(
     Args:
         folder: exists.
         outcomes: one a run.
-        ours: scheduler that the others are divided by; None for no ratio.
+        ours: scheduler that is divided by the others; None for no ratio.
         confidence: of the intervals.
         assumed: what the runs took for granted.
 

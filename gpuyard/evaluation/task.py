@@ -168,7 +168,7 @@ def check_names(tasks: Sequence[Task]) -> None:
 
 
 def ours_of(tasks: Sequence[Task], wanted: str | None) -> str | None:
-    """The scheduler that the others are divided by: the one wanted, else that of role ours.
+    """The scheduler that is divided by the others: the one wanted, else that of role ours.
 
     Raises:
         ConfigError: none of the schedulers has the name wanted.

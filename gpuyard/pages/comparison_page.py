@@ -67,7 +67,7 @@ def write_comparison_page(
         folder: of the comparison.
         rows: one a run.
         record: of the program, with what its runs assumed.
-        ours: scheduler that the others are divided by; None for no ratio.
+        ours: scheduler that is divided by the others; None for no ratio.
         confidence: of the intervals.
         jct_s: curve -> completion times (n,) without NaN.
         timelines: curve -> use and queue over time.

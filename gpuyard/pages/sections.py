@@ -45,7 +45,7 @@ def comparison_tables(
 
     Args:
         settings: with standings.
-        ours: scheduler that the others are divided by; None for no ratio.
+        ours: scheduler that is divided by the others; None for no ratio.
         confidence: of the intervals.
         opened: how many of them are not folded.
     """

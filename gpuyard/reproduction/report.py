@@ -60,7 +60,7 @@ def write_reproduction(
         folder: exists.
         found: title, claims, arms and reference.
         runs: in the order of cells.
-        ours: scheduler that the others are divided by in comparison.md; None for no ratio.
+        ours: scheduler that is divided by the others in comparison.md; None for no ratio.
         confidence: of the intervals.
         level: of significance, of the ranks.
     """

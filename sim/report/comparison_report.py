@@ -235,7 +235,7 @@ def write_comparison(
     folder: Path,  # made if it is not there
     rows: Sequence[ComparisonRow],  # one a run, with distinct labels
     *,
-    ours: str | None,  # scheduler that the others are divided by; None for no ratio
+    ours: str | None,  # scheduler that is divided by the others; None for no ratio
     confidence: float,  # of the intervals, like 0.95
     assumed: Sequence[str] = (),  # what the runs took for granted; it stands below the tables
     sweeps: bool = False,  # the rows may be of a sweep
