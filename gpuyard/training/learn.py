@@ -3,13 +3,13 @@
 import csv
 import json
 import logging
-import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -43,19 +43,14 @@ WIDE = 3.0  # a beginning so far above the reference is drawn on a logarithmic a
 def rounded(weights: ScoreWeights) -> ScoreWeights:
     """The weights as a file holds them."""
     return ScoreWeights(
-        start=weights.start.round(DIGITS),
-        forward=weights.forward.round(DIGITS),
-        suspend=None if weights.suspend is None else weights.suspend.round(DIGITS),
-        start_layer=_rounded_layer(weights.start_layer),
-        forward_layer=_rounded_layer(weights.forward_layer),
-        suspend_layer=_rounded_layer(weights.suspend_layer),
+        **{each.name: _rounded(getattr(weights, each.name)) for each in fields(ScoreWeights)}
     )
 
 
-def _rounded_layer(layer: Layer) -> Layer:
-    return replace(
-        layer, **{each.name: getattr(layer, each.name).round(DIGITS) for each in fields(Layer)}
-    )
+def _rounded(part: FloatArray | Layer | None) -> Any:
+    if isinstance(part, Layer):
+        return Layer(**{name: array.round(DIGITS) for name, array in vars(part).items()})
+    return None if part is None else part.round(DIGITS)
 
 
 def write_weights(path: Path, weights: ScoreWeights, words: Sequence[str]) -> None:
@@ -64,11 +59,11 @@ def write_weights(path: Path, weights: ScoreWeights, words: Sequence[str]) -> No
     write_atomically(path, "".join(f"# {line}\n" for line in words).encode() + body.encode())
 
 
-def made_by(program: str, record: Record) -> list[str]:
+def made_by(record: Record) -> list[str]:
     """Lines that say which command found weights, and what code."""
     commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
     return [
-        shlex.join(["python", f"scripts/{program}.py", *record.overrides]),
+        shlex.join(["python", "scripts/learn.py", *record.overrides]),
         f"Made by {commit}{' and changes beside it' if record.git_dirty else ''},",
     ]
 
@@ -84,13 +79,7 @@ def write_curve(folder: Path, curve: Sequence[Point], begin: str, reference: str
 def read_curve(folder: Path) -> list[Point]:
     """The curve that `write_curve` wrote."""
     with (folder / CURVE_CSV).open(newline="", encoding="utf-8") as file:
-        return [
-            Point(
-                int(row["update"]), float(row["minutes"]), int(row["runs"]),
-                float(row["to_begin"]), float(row["to_reference"]),
-            )
-            for row in csv.DictReader(file)
-        ]  # fmt: skip
+        return [Point.of(row.values()) for row in csv.DictReader(file)]
 
 
 def draw_curves(
@@ -104,9 +93,7 @@ def draw_curves(
         axes.plot([p.minutes for p in curve], [p.to_reference for p in curve], **look, label=name)
     axes.axhline(1.0, color="black", linestyle="--", label=reference)
     firsts = [curve[0].to_reference / curve[0].to_begin for curve in curves.values()]
-    first = math.exp(
-        sum(map(math.log, firsts)) / len(firsts)
-    )  # curves may have windows of their own
+    first = geometric_mean(firsts)  # curves may have windows of their own
     axes.axhline(first, color=GREY, linestyle=":", label=f"{begin}: {first:.3f}")
     if first > WIDE:
         axes.set_yscale("log")
@@ -143,12 +130,6 @@ def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str
     return found
 
 
-def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
-    """`metrics.json`."""
-    text = json.dumps(values, indent=2, allow_nan=False)
-    write_atomically(folder / METRICS, (text + "\n").encode())
-
-
 def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
     """Write what a vector stands for as a policy; its folder.
 
@@ -181,7 +162,7 @@ def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
 def _write_scores(launch: Launch, trainer: Trainer, verdict: str) -> Path:
     config, record, saved = launch.config, launch.record, trainer.saved
     words = [
-        *made_by("learn", record),
+        *made_by(record),
         f"seed {config['seed']}: the average of {saved.climb.update} updates of "
         f"{config['pairs']} pairs, {saved.elapsed_s / 60:.1f} minutes.",
         verdict,
@@ -203,11 +184,8 @@ def report(launch: Launch, trainer: Trainer) -> str:
     """Play the held-out windows, write everything; what the user is told."""
     config, saved = launch.config, trainer.saved
     first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    windows, evaluator, source_spec = (
-        range(first, first + count),
-        trainer.evaluator,
-        trainer.source_spec,
-    )
+    windows, evaluator = range(first, first + count), trainer.evaluator
+    source_spec = trainer.source_spec
     named = {str(config[key]): key for key in ("begin", "reference")}
     logs = {
         name: evaluator.windows(source_spec, rival_of(config, key), "validation", windows)
@@ -233,7 +211,8 @@ def report(launch: Launch, trainer: Trainer) -> str:
     if gap.mean() < 0:
         closed = (learned - logs[str(config["begin"])]).mean() / gap.mean()
         values["share_of_gap_closed"] = float(closed)
-    write_metrics(launch.folder, values)
+    text = json.dumps(values, indent=2, allow_nan=False) + "\n"
+    write_atomically(launch.folder / METRICS, text.encode())
     return f"{verdict}\n{where}"
 
 

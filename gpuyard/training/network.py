@@ -76,9 +76,7 @@ def first_network(
         policy = build_policy(spec, RACKS)
     assert policy.prior is not None
     policy.prior.take(prior)
-    form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
-    seen = _seen(policy, hide)
-    return form, vector_of(policy) * seen, _sigmas(policy) * seen
+    return _begun(policy, spec, rules, hide)
 
 
 def network_in(
@@ -90,7 +88,12 @@ def network_in(
         PolicyFileError: no policy can be read there.
         ValueError: nothing that can be hidden has such a name.
     """
-    policy, spec, rules = load_policy(folder, RACKS)
+    return _begun(*load_policy(folder, RACKS), hide)
+
+
+def _begun(
+    policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules, hide: Sequence[str]
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
     seen = _seen(policy, hide)
     form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
     return form, vector_of(policy) * seen, _sigmas(policy) * seen
@@ -165,12 +168,11 @@ def _sigmas(policy: PairScorePolicy) -> FloatArray:
     first, outer = linear_sigmas(_flat([tensors[name] for name in names]))
     ends = np.cumsum([tensors[name].numel() for name in names])[:-1]
     known = dict(zip(names, np.split(first, ends), strict=True))
-    return np.concatenate(
-        [
-            known.get(name, np.full(each.numel(), outer if _is_last(name) else SIGMA_INNER))
-            for name, each in tensors.items()
-        ]
-    )
+    parts = []
+    for name, each in tensors.items():
+        sigma = outer if name.startswith(LAST) or name in OUTER else SIGMA_INNER
+        parts.append(known.get(name, np.full(each.numel(), sigma)))
+    return np.concatenate(parts)
 
 
 def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
@@ -193,7 +195,3 @@ def _names(column: Column) -> set[str]:
     """Of a column in `hide`: its own, which two arrays may have, and with its array's before it."""
     name = column.name.lower()
     return {name, f"{'pairs' if isinstance(column, OfPair) else 'forwards'}.{name}"}
-
-
-def _is_last(name: str) -> bool:
-    return name.startswith(LAST) or name in OUTER

@@ -8,11 +8,11 @@ mean makes its members itself, and a search that goes on draws what it would hav
 
 import json
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -143,6 +143,12 @@ class Point:
     to_begin: float  # geometric mean over validation windows of mean JCT / that of the beginning
     to_reference: float
 
+    @classmethod
+    def of(cls, values: Iterable[float | str]) -> Self:
+        """From numbers, or texts of numbers, in the order of the fields."""
+        update, minutes, runs, *ratios = values
+        return cls(int(update), float(minutes), int(runs), *map(float, ratios))
+
 
 @dataclass(frozen=True, eq=False)
 class Saved:
@@ -170,7 +176,7 @@ def save(saved: Saved, folder: Path) -> None:
         setting=np.array(saved.setting),
         elapsed_s=np.array(saved.elapsed_s),
         **form.arrays(),
-        curve=np.array([_row(point) for point in saved.curve]).reshape(-1, len(fields(Point))),
+        curve=np.array([astuple(point) for point in saved.curve]).reshape(-1, len(fields(Point))),
     )
     write_atomically(folder / CHECKPOINT, file.getvalue())
 
@@ -210,14 +216,8 @@ def _saved(arrays: dict[str, Any]) -> Saved:
     form.player(climb.mean)  # raises if it has another length
     if len({each.shape for each in values.values() if each.ndim}) != 1:
         raise ValueError("its vectors differ in length")
-    curve = tuple(
-        Point(int(row[0]), row[1], int(row[2]), row[3], row[4]) for row in arrays["curve"].tolist()
-    )
+    curve = tuple(map(Point.of, arrays["curve"].tolist()))
     return Saved(str(arrays["setting"]), climb, form, elapsed_s, curve)
-
-
-def _row(point: Point) -> list[float]:
-    return [float(getattr(point, each.name)) for each in fields(Point)]
 
 
 def _difference(before: str, now: str) -> str | None:

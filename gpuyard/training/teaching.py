@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import NetworkForm
 from gpuyard.training.strategies import moved
 from gpuyard.training.trainer import TRAIN_WINDOWS, Trainer
-from gpuyard.training.windows import SourceSpec, source_of
+from gpuyard.training.windows import TRAIN, SourceSpec, source_of
 from marl.policy.branching import Contrasts, Sampling, by_shape
 from marl.policy.branching import joined as joined_contrasts
 from marl.training.plan import Shown, joined
@@ -130,27 +131,18 @@ def ppo_rounds(config: Mapping[str, Any]) -> PpoRounds:
     return PpoRounds(given["windows"], _sampling_of(given), clipping)
 
 
-@dataclass(frozen=True, eq=False)
-class BranchTask:
-    """A window of the part `train` that a network plays, and branches."""
-
-    source_spec: SourceSpec
-    form: NetworkForm
-    vector: FloatArray
-    sampling: Sampling
-    window: int
-
-
-def play_branches(task: BranchTask) -> tuple[Contrasts | None, bool]:
-    """What was tried in this window, and whether its run failed."""
+def play_branches(
+    source_spec: SourceSpec, form: NetworkForm, vector: FloatArray, sampling: Sampling, window: int
+) -> tuple[Contrasts | None, bool]:
+    """What was tried in this window of the part `train`, and whether its run failed."""
     from gpuyard.training.network import policy_of  # torch
     from marl.policy.branching import Brancher
 
-    source = source_of(task.source_spec)
-    brancher = Brancher(policy_of(task.form, task.vector), task.form.rules, task.sampling)
-    simulator = source.simulator("train", task.window, source.window("train", task.window))
+    source = source_of(source_spec)
+    brancher = Brancher(policy_of(form, vector), form.rules, sampling)
+    simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
     try:
-        return brancher.contrasts(simulator, task.window), False
+        return brancher.contrasts(simulator, window), False
     except (SimulationError, InvalidDecision):
         return None, True
 
@@ -196,11 +188,9 @@ class _RoundsTrainer(Trainer):
     def _branched(self, sampling: Sampling, windows: list[int]) -> list[Contrasts]:
         """What is tried in these windows, by the shape of what was observed."""
         mean = self.saved.climb.mean
-        tasks = [
-            BranchTask(self.source_spec, self._form, mean, sampling, window)
-            for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
-        ]
-        return list(map(joined_contrasts, by_shape(self._found(play_branches, tasks, windows))))
+        play = partial(play_branches, self.source_spec, self._form, mean, sampling)
+        # One by one: it takes seconds, and nobody waits for the slowest.
+        return list(map(joined_contrasts, by_shape(self._found(play, windows, windows))))
 
     def _end_round(self, mean: FloatArray) -> None:
         """What is saved changes at the end, as a whole."""
@@ -248,7 +238,7 @@ class BranchTrainer(_RoundsTrainer):
         logs = {
             share: float(
                 self.evaluator.windows(
-                    self.source_spec, form.player(mean + share * (vector - mean)), "train", windows
+                    self.source_spec, form.player(mean + share * (vector - mean)), TRAIN, windows
                 ).mean()
             )
             for share in (0.0, *SHARES)
@@ -307,32 +297,24 @@ def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
     return DistilRounds(given["windows"], given["share"], Fitting(**_fit(given)))
 
 
-@dataclass(frozen=True, eq=False)
-class WatchTask:
-    """A window of the part `train` that is played and scored."""
+def watch_window(
+    source_spec: SourceSpec, teacher: Teacher, form: NetworkForm, vector: FloatArray, share: float,
+    task: tuple[int, bool],
+) -> tuple[Shown | None, bool]:  # fmt: skip
+    """What was shown in a window of the part `train`, and whether its run failed.
 
-    source_spec: SourceSpec
-    form: NetworkForm
-    vector: FloatArray
-    teacher: Teacher
-    led: bool  # by the teacher
-    share: float
-    window: int
-
-
-def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
-    """What was shown in this window, and whether its run failed."""
+    `task`: the window, and whether the teacher plays it itself.
+    """
     from gpuyard.training.network import policy_of  # torch
     from marl.training.plan import watch
 
-    source = source_of(task.source_spec)
+    source, (window, led) = source_of(source_spec), task
     # A copy: the next call of `policy_of` may write on the same network.
-    teacher = deepcopy(policy_of(task.teacher.form, task.teacher.vector))
-    player = teacher if task.led else policy_of(task.form, task.vector)
-    simulator = source.simulator("train", task.window, source.window("train", task.window))
+    shows = deepcopy(policy_of(teacher.form, teacher.vector))
+    player = shows if led else policy_of(form, vector)
+    simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
     try:
-        rules = task.form.rules
-        return watch(player, teacher, rules, simulator, task.share, task.window), False
+        return watch(player, shows, form.rules, simulator, share, window), False
     except (SimulationError, InvalidDecision):
         return None, True
 
@@ -362,11 +344,7 @@ class DistilTrainer(_RoundsTrainer):
     def _shown(self) -> list[Shown]:
         """What the teacher says of this round's windows, by the shape of what was observed."""
         climb, windows = self.saved.climb, self._windows(self._rounds.windows, 3)
-        tasks = [
-            WatchTask(
-                self.source_spec, self._form, climb.mean, self._teacher,
-                climb.update == 0 and at % 2 == 0, self._rounds.share, window,
-            )
-            for at, window in enumerate(windows)
-        ]  # fmt: skip
-        return list(map(joined, by_shape(self._found(watch_window, tasks, windows))))
+        share, first = self._rounds.share, climb.update == 0
+        play = partial(watch_window, self.source_spec, self._teacher, self._form, climb.mean, share)
+        tasks = [(window, first and at % 2 == 0) for at, window in enumerate(windows)]
+        return list(map(joined, by_shape(self._found(play, tasks, windows))))

@@ -4,10 +4,10 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from rich.progress import Progress, TaskID
 from torch import Tensor
 
 from gpuyard.evaluation.experiment import Experiment, experiment_of
-from gpuyard.launch.build import build
-from gpuyard.launch.errors import ConfigError, heed_ctrl_c
+from gpuyard.launch.build import build, check_choice
+from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
@@ -35,41 +35,6 @@ from sim.simulator import simulate
 
 Weights = dict[str, Tensor]
 Tell = Callable[[str, int, int, str], None]  # what is done, how much of it, of how much, a note
-
-
-class Picker(Protocol):
-    """One of the two kinds."""
-
-    @property
-    def learner(self) -> DqnSpec | GpuPpoSpec:
-        """What trains it."""
-
-    def first_weights(self, tell: Tell) -> Weights | None:
-        """What training starts from; None: chance."""
-
-    def trainer(self, weights: Weights | None) -> PickerTrainer:
-        """The algorithm, ready to train."""
-
-    def save(self, folder: Path, weights: Weights) -> None:
-        """Write a policy."""
-
-    def scheduler(self, folder: Path) -> Scheduler:
-        """A policy as a scheduler."""
-
-
-def picker_of(config: Mapping[str, Any], experiment: Experiment) -> Picker:
-    """The kind that `picker.kind` names.
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
-    kinds: dict[str, Callable[[Mapping[str, Any], Experiment], Picker]] = {
-        "jobs": JobPicker, "gpus": GpuPicker,
-    }  # fmt: skip
-    kind = config["picker"]["kind"]
-    if kind not in kinds:
-        raise ConfigError(f"picker.kind is {kind!r}; it must be {' or '.join(kinds)}")
-    return kinds[kind](config, experiment)
 
 
 class JobPicker:
@@ -141,6 +106,10 @@ class GpuPicker:
         spec = ProximitySpec(**config["picker"]["proximity"])
         self._spec = replace(spec, gpus=experiment.world.topology.num_gpus)
 
+    def _env(self) -> PickGpuEnv:
+        windows = Windows(self._experiment, "train")
+        return PickGpuEnv(world=self._experiment.world, spec=self._spec, make_jobs=windows)
+
     def first_weights(self, tell: Tell) -> Weights | None:
         """None: chance."""
         del tell
@@ -149,17 +118,9 @@ class GpuPicker:
     def trainer(self, weights: Weights | None) -> PickerTrainer:
         """PPO."""
         del weights
-
-        def make_env() -> PickGpuEnv:
-            return PickGpuEnv(
-                world=self._experiment.world,
-                spec=self._spec,
-                make_jobs=Windows(self._experiment, "train"),
-            )
-
         seed = self._experiment.seed
         return PickerTrainer(
-            build_gpu_ppo(make_env=make_env, ppo=self.learner, spec=self._spec, seed=seed)
+            build_gpu_ppo(make_env=self._env, ppo=self.learner, spec=self._spec, seed=seed)
         )
 
     def save(self, folder: Path, weights: Weights) -> None:
@@ -171,10 +132,18 @@ class GpuPicker:
         return Proximity(policy=str(folder))
 
 
-def validation_jobs(experiment: Experiment, count: int) -> Iterator[Any]:
-    """The first windows of the validation part."""
-    windows = Windows(experiment, "validation")
-    return (windows(index) for index in range(count))
+Picker = JobPicker | GpuPicker
+KINDS: dict[str, type[Picker]] = {"jobs": JobPicker, "gpus": GpuPicker}
+
+
+def picker_of(config: Mapping[str, Any], experiment: Experiment) -> Picker:
+    """The kind that `picker.kind` names.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    check_choice(config, "picker.kind", tuple(KINDS))
+    return KINDS[config["picker"]["kind"]](config, experiment)
 
 
 def training_figure(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -185,7 +154,7 @@ def training_figure(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         (above, "validation", "throughput on validation windows"),
         (below, "loss", "loss"),
     ):
-        kept = [row for row in rows if math.isfinite(_number(row.get(key)))]
+        kept = [row for row in rows if row.get(key) is not None and math.isfinite(row[key])]
         axes.plot([r["steps"] for r in kept], [r[key] for r in kept], **line_look(0), marker=".")
         heading(axes, label)
         tidy(axes, grid="y")
@@ -210,10 +179,6 @@ def bars(cells: Mapping[str, Mapping[str, Interval]], *, ours: str, what: str, p
     save_png(figure, path)
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
 log = logging.getLogger(__name__)
 
 COLUMNS = ("iteration", "steps", "loss", "value_mean", "return_mean", "validation", "wall_s")
@@ -235,7 +200,7 @@ class Training:
         torch.manual_seed(config["seed"])
         self.folder, self._config = folder, config
         self.experiment = experiment_of(config)
-        self.picker: Picker = picker_of(config, self.experiment)
+        self.picker = picker_of(config, self.experiment)
         self.rows: list[dict[str, Any]] = []
         self.best = -math.inf
         self.began = time.monotonic()
@@ -251,7 +216,8 @@ class Training:
         latest, world = self.folder / "latest", self.experiment.world
         self.picker.save(latest, weights)
         found = []
-        for jobs in validation_jobs(self.experiment, self._config["validation_windows"]):
+        for index in range(self._config["validation_windows"]):
+            jobs = self.experiment.window("validation", index)
             scheduler = self.picker.scheduler(latest)
             run = simulate(world.simulator(jobs), scheduler, self.experiment.seed, None)
             worth = full_speed(jobs, world.topology, world.physics)
@@ -265,10 +231,8 @@ class Training:
 
     def record(self, done: PickerIteration | None, judged: float | None) -> None:
         """Add a row to learning_curve.csv and rewrite the file."""
-        row: dict[str, Any] = {"iteration": 0, "steps": 0}
-        if done is not None:
-            row = {**vars(done)}
-            row["iteration"] = row.pop("number")
+        row: dict[str, Any] = {"steps": 0} if done is None else {**vars(done)}
+        row["iteration"] = row.pop("number", 0)
         row |= {"validation": judged, "wall_s": round(time.monotonic() - self.began, 1)}
         self.rows.append(row)
         write_rows(self.folder, COLUMNS, self.rows)
@@ -293,11 +257,12 @@ class Training:
     def iterate(self, trainer: PickerTrainer, meter: "Meter") -> None:
         """Learn until the steps or the time are used up; validates and saves on the way."""
         spec = self.picker.learner
+        budget_s = math.inf if spec.time_budget_s is None else spec.time_budget_s
         last = False
         while not last:
             heed_ctrl_c()
             done = trainer.iterate()
-            last = done.steps >= spec.steps or self._spent(spec.time_budget_s)
+            last = done.steps >= spec.steps or time.monotonic() - self.began > budget_s
             due = last or done.number % spec.validate_every == 0
             self.record(done, self.validate(trainer.weights()) if due else None)
             if last or done.number % spec.checkpoint_every == 0:
@@ -305,9 +270,6 @@ class Training:
             loss = "-" if math.isnan(done.loss) else f"{done.loss:.3g}"
             note = f"loss {loss}, best validation throughput {self.best:.4g}"
             meter.tell("learning", min(done.steps, spec.steps), spec.steps, note)
-
-    def _spent(self, budget_s: float | None) -> bool:
-        return budget_s is not None and time.monotonic() - self.began > budget_s
 
 
 class Meter:

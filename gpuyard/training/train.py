@@ -33,7 +33,6 @@ def train_agents(cfg: DictConfig) -> None:
     os.environ.update(ray.environment())
     ray.check_answer()
     launch.build("algo")  # checks its knobs
-    # torch and ray load only once the configuration is known to be good
     if launch.config.get("tune") is not None:
         from gpuyard.training.tune import tune
 
@@ -57,9 +56,7 @@ def train_picker(cfg: DictConfig) -> None:
     launch = start(cfg)
     check_plain(launch.config, PICKER_RULES)
     launch.begin()
-    from gpuyard.training.topdrl_training import (
-        train,  # torch and ray load only once the configuration is good
-    )
+    from gpuyard.training.topdrl_training import train
 
     folder, best = train(launch.config, launch.folder)
     print(f"best validation throughput {best:.4g}; policy in {folder}")
@@ -92,16 +89,16 @@ def train_plans(cfg: DictConfig) -> None:
 
 
 def _train_plans(launch: Launch) -> None:
-    from marl.env.plan_env import (
-        PlanEnv,  # torch and ray load only once the configuration is good
-        save_plan_policy,
-    )
+    from marl.env.plan_env import PlanEnv, save_plan_policy
     from marl.rllib.cluster import start_ray
     from marl.rllib.dqn import PlanDqnSpec, PlanTrainer
 
     config, folder = launch.config, launch.folder
     problems = launch.build("problems")
-    spec = _plan_spec(PlanDqnSpec, config["dqn"])
+    try:
+        spec = PlanDqnSpec(**config["dqn"])
+    except TypeError as error:  # a key is missing or unknown
+        raise ConfigError(f"dqn: {error}") from None
     start_ray(num_cpus=1, object_store_bytes=RAY_STORE_BYTES)
     trainer = PlanTrainer(
         make_env=lambda: PlanEnv(draw=problems, gap_weight=config["gap_weight"]),
@@ -133,15 +130,3 @@ def _resumed_plans(trainer: Any, folder: Path) -> list[str]:
     trainer.restore(folder / CHECKPOINT)
     log.info("going on from %s", folder / CHECKPOINT)
     return (folder / CURVE).read_text(encoding="utf-8").splitlines()
-
-
-def _plan_spec(kind: type, values: dict[str, Any]) -> Any:
-    """The dataclass of these values.
-
-    Raises:
-        ConfigError: a key is missing or unknown.
-    """
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise ConfigError(f"dqn: {error}") from None

@@ -218,7 +218,7 @@ class Trainer:
         Raises:
             LearningStopped: nothing was found.
         """
-        found, number = self.evaluator.each(play, tasks), self.saved.climb.update + 1
+        found, number = self.evaluator.workers.each(play, tasks), self.saved.climb.update + 1
         parts = [part for part, _ in found if part is not None]
         failed = sum(each for _, each in found)
         if failed:

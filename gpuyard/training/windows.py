@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -143,27 +143,6 @@ class SourceSpec:
     setting: str
 
 
-@dataclass(frozen=True, eq=False)
-class PairTask:
-    """Pairs of one update, each with its window of the part `train`."""
-
-    source_spec: SourceSpec
-    form: VectorForm
-    climb: Climb  # before the update
-    pairs: tuple[int, ...]
-    windows: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class WindowTask:
-    """A player on windows of one part."""
-
-    source_spec: SourceSpec
-    player: Player
-    part: str
-    windows: tuple[int, ...]
-
-
 @lru_cache(maxsize=2)
 def source_of(source_spec: SourceSpec) -> WindowSource:
     """The source, as this process has it."""
@@ -175,31 +154,32 @@ def _kept_window(source_spec: SourceSpec, part: str, index: int) -> JobTable:
     return source_of(source_spec).window(part, index)
 
 
-def play_pairs(task: PairTask) -> list[tuple[float, float]]:
-    """Ln mean JCT in seconds, or FAILED, of both members of each pair, on the pair's window."""
-    source, found = source_of(task.source_spec), []
-    for pair, window in zip(task.pairs, task.windows, strict=True):
+def play_pairs(
+    source_spec: SourceSpec, form: VectorForm, climb: Climb, drawn: Sequence[tuple[int, int]]
+) -> list[tuple[float, float]]:
+    """Ln mean JCT in seconds, or FAILED, of both members of each pair, on the pair's window.
+
+    `drawn`: pairs of the update after `climb`, each with its window of the part `train`.
+    """
+    source, found = source_of(source_spec), []
+    for pair, window in drawn:
         jobs = source.window(TRAIN, window)
         one, other = (
-            _log_jct(source, task.form.player(member), TRAIN, window, jobs)
-            for member in members(task.climb, pair)
+            _log_jct(source, form.player(member), TRAIN, window, jobs)
+            for member in members(climb, pair)
         )
         found.append((one, other))
     return found
 
 
-def play_windows(task: WindowTask) -> list[float]:
+def play_windows(
+    source_spec: SourceSpec, player: Player, part: str, windows: Sequence[int]
+) -> list[float]:
     """Ln mean JCT in seconds, or FAILED, window by window."""
-    source = source_of(task.source_spec)
+    source = source_of(source_spec)
     return [
-        _log_jct(
-            source,
-            task.player,
-            task.part,
-            window,
-            _kept_window(task.source_spec, task.part, window),
-        )
-        for window in task.windows
+        _log_jct(source, player, part, window, _kept_window(source_spec, part, window))
+        for window in windows
     ]
 
 
@@ -219,7 +199,7 @@ class Workers(Protocol):
         """How many tasks are played at once."""
 
     def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """(len(tasks),) `play`, a function of a module, of each task."""
+        """(len(tasks),) `play`, of functions of modules, of each task."""
 
 
 class InProcess:
@@ -242,31 +222,23 @@ class Evaluator:
         self, source_spec: SourceSpec, form: VectorForm, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
         """Ln mean JCT, or FAILED, of both members of pairs 0, 1, ...; pair i plays `windows[i]`."""
-        tasks = [
-            PairTask(source_spec, form, climb, tuple(pairs), tuple(windows[pair] for pair in pairs))
-            for pairs in self._shares(len(windows))
-        ]
-        return [scores for found in self.workers.each(play_pairs, tasks) for scores in found]
+        play = partial(play_pairs, source_spec, form, climb)
+        shares = self._shares(list(enumerate(windows)))
+        return [scores for found in self.workers.each(play, shares) for scores in found]
 
     def windows(
         self, source_spec: SourceSpec, player: Player, part: str, windows: Sequence[int]
     ) -> FloatArray:
         """(W,) ln mean JCT, or FAILED, of a player on windows of a part."""
-        tasks = [
-            WindowTask(source_spec, player, part, tuple(windows[at] for at in share))
-            for share in self._shares(len(windows))
-        ]
-        return np.array([e for found in self.workers.each(play_windows, tasks) for e in found])
+        play = partial(play_windows, source_spec, player, part)
+        shares = self._shares(windows)
+        return np.array([each for found in self.workers.each(play, shares) for each in found])
 
-    def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """(len(tasks),) what the players find, in the order of the tasks."""
-        return self.workers.each(play, tasks)
-
-    def _shares(self, count: int) -> list[list[int]]:
-        """Numbers from 0 to `count` - 1, in so many parts as there are turns for players."""
-        size = self.workers.size
-        parts = min(count, 1 if size == 1 else size * TURNS)
-        return [share.tolist() for share in np.array_split(np.arange(count), max(parts, 1))]
+    def _shares(self, items: Sequence[T]) -> list[list[T]]:
+        """The items in so many parts as there are turns for players."""
+        size, count = self.workers.size, len(items)
+        parts = max(min(count, 1 if size == 1 else size * TURNS), 1)
+        return [[items[at] for at in part] for part in np.array_split(np.arange(count), parts)]
 
 
 def standards_of(

@@ -331,7 +331,7 @@ def test_a_checkpoint_that_is_cut_off_or_no_numbers_is_one_message(tmp_path: Pat
         ({"update": -5}, "below 0"),
         ({"mean": np.zeros(form().size - 3)}, "expected"),
         ({"first": np.zeros(form().size - 3)}, "differ in length"),
-        ({"curve": np.zeros((1, 4))}, "index"),
+        ({"curve": np.zeros((1, 4))}, "to_reference"),
     ],
 )
 def test_a_checkpoint_whose_numbers_cannot_be_is_one_message(
@@ -387,5 +387,5 @@ def test_workers_share_pairs_out_whole():
         workers = InProcess()
         workers.size = size
         for count in (1, 5, 24):
-            shares = Evaluator(workers)._shares(count)
+            shares = Evaluator(workers)._shares(range(count))
             assert [each for share in shares for each in share] == list(range(count))
