@@ -6,6 +6,7 @@ And measurements of one's own: rows and solo profiles in the columns of the sche
 import csv
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from interference.rows import (
     check_profiled,
     co_rows,
 )
-from sim.arrays import FloatArray, IntArray, objects
+from sim.arrays import objects
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
@@ -32,13 +33,8 @@ from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
 ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"
 ROWS_NEEDED = ("source", "gpu_type", "sharing", "group", "victim", "aggressors", "norm_speed")
 SOLOS_NEEDED = ("source", "gpu_type", "profile")
-ABSENT: dict[str, Any] = {
-    **PLAIN,
-    "batch": 0,
-    "amp": False,
-    "gpus": 1,
-    "nodes": 0,
-}  # a column that is not there
+# Values of a column that is not there.
+ABSENT: dict[str, Any] = {**PLAIN, "batch": 0, "amp": False, "gpus": 1, "nodes": 0}
 
 
 def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
@@ -86,12 +82,11 @@ def _columns(table: Table, types: dict[str, type]) -> dict[str, npt.NDArray[Any]
     }
     columns = {name: read[kind](name) for name, kind in types.items()}
     if "aggressors" in columns:
-        columns["aggressors"] = objects([_names_in(text) for text in table.texts("aggressors")])
+        columns["aggressors"] = objects([
+            tuple(sorted(part.strip() for part in text.split(JOIN))) if text else ()
+            for text in table.texts("aggressors")
+        ])  # fmt: skip
     return columns
-
-
-def _names_in(text: str) -> tuple[str, ...]:
-    return tuple(sorted(part.strip() for part in text.split(JOIN))) if text else ()
 
 
 def _write(path: Path, types: Iterable[str], table: CoRows | SoloProfiles) -> None:
@@ -197,43 +192,20 @@ def generated_rows(rng: np.random.Generator) -> tuple[CoRows, SoloProfiles]:
         columns.append(np.stack([np.full(len(a), kind), number, b, a])[:, other])
     kind, group, victim, aggressor = np.concatenate(columns, axis=1)
     feasible = table.feasible[kind, victim, aggressor]
-    speed = np.where(feasible, 1.0 / table.slowdown[kind, victim, aggressor], np.nan)
-    return (
-        pair_rows(GENERATED, catalogue, (kind, victim, aggressor), group, speed),
-        catalogue_solos(GENERATED, catalogue),
-    )
-
-
-def pair_rows(
-    source: str,
-    catalogue: Catalogue,
-    cells: tuple[IntArray, IntArray, IntArray],
-    group: IntArray,
-    norm_speed: FloatArray,
-) -> CoRows:
-    """Rows of pairs over a catalogue; a NaN speed is a pair that does not fit.
-
-    Args:
-        source: the rows' source.
-        catalogue: P profiles on T types, which `cells` number.
-        cells: (N,) GPU type, victim, aggressor.
-        group: (N,) measurement of each row.
-        norm_speed: (N,).
-    """
-    kind, victim, aggressor = cells
     name = objects(catalogue.names)
-    return co_rows(
-        source=source,
+    rows = co_rows(
+        source=GENERATED,
         gpu_type=objects(catalogue.gpu_types)[kind],
         group=group,
         victim=name[victim],
         aggressors=[(other,) for other in name[aggressor]],
-        norm_speed=norm_speed,
-        feasible=~np.isnan(norm_speed),
+        norm_speed=np.where(feasible, 1.0 / table.slowdown[kind, victim, aggressor], np.nan),
+        feasible=feasible,
     )
+    return rows, _generated_solos(catalogue)
 
 
-def catalogue_solos(source: str, catalogue: Catalogue) -> SoloProfiles:
+def _generated_solos(catalogue: Catalogue) -> SoloProfiles:
     """A solo profile of every (type, name) whose step time is known: that time and no more."""
     known = [
         (kind, row)
@@ -244,7 +216,7 @@ def catalogue_solos(source: str, catalogue: Catalogue) -> SoloProfiles:
     names = [catalogue.names[row] for _, row in known]
     models = [name.rpartition("/")[0] for name in names]
     return solo_profiles(
-        source=source,
+        source=GENERATED,
         gpu_type=[catalogue.gpu_types[kind] for kind, _ in known],
         profile=names,
         model=models,
@@ -295,19 +267,18 @@ def _found(data_dir: Path | None) -> dict[str, Callable[[], DataSet]]:
         return {}
     if data_dir.suffix == ".csv" or (data_dir / ROWS_FILE).is_file():
         rows, solos = rows_of_csv(data_dir)
-        return {name: _part(rows, solos, name) for name in sorted(set(rows.source))}
+        return {
+            name: partial(DataSet, rows.take(rows.source == name), solos, "measured")
+            for name in sorted(set(rows.source))
+        }
     if (data_dir / SOLOS_FILE).is_file():  # rows of one's own, under another name
         file_of(data_dir, ROWS_FILE)
     return {
-        each.source: _read_later(each, data_dir)
+        each.source: partial(_measured, each, data_dir)
         for each in PUBLISHED
         if (data_dir / each.pairs).is_file()
     }
 
 
-def _part(rows: CoRows, solos: SoloProfiles, name: str) -> Callable[[], DataSet]:
-    return lambda: DataSet(rows.take(rows.source == name), solos, "measured")
-
-
-def _read_later(of: Published, folder: Path) -> Callable[[], DataSet]:
-    return lambda: DataSet(*of.read(folder), "measured")
+def _measured(of: Published, folder: Path) -> DataSet:
+    return DataSet(*of.read(folder), "measured")

@@ -70,10 +70,11 @@ def step_lines(catalogue: Catalogue, column: int) -> list[ModelLine]:
     lines = []
     for model, batch, rows in _by_model(catalogue.names):
         step_s = catalogue.compute_s[rows, column]
-        base, slope = _relative_line(batch, step_s)
+        slope, base = np.polyfit(batch, step_s, 1, w=1.0 / step_s)
         if base < 0:
-            base, slope = 0.0, _relative_slope(batch, step_s)
-        lines.append(ModelLine(model, base, slope))
+            ratio = batch / step_s
+            base, slope = 0.0, ratio.sum() / (ratio**2).sum()
+        lines.append(ModelLine(model, float(base), float(slope)))
     return lines
 
 
@@ -102,7 +103,11 @@ def write_pairs(data_dir: Path, out_dir: Path) -> None:
         drawn = np.exp(np.clip(fit.log_norm() + noise, np.log(LEAST_NORM), 0.0))
         infeasible = infeasible_by_model(names, shares, share)
         summary.append([gpu_type, f"{fit.constant:.3f}", f"{fit.residual_sd:.3f}", f"{share:.3f}"])
-        terms += _term_rows(gpu_type, names, fit, shares)
+        terms += [
+            [gpu_type, model, f"{fit.victim[rows].mean():.3f}",
+             f"{fit.aggressor[rows].mean():.3f}", f"{shares[model]:.3f}"]
+            for model, _, rows in _by_model(names)
+        ]  # fmt: skip
         for a, victim in enumerate(names):
             for b, aggressor in enumerate(names):
                 feasible = int(not infeasible[a, b])
@@ -149,16 +154,6 @@ def infeasible_by_model(
     return np.asarray(total >= upper[round(share * len(upper)) - 1])
 
 
-def _term_rows(
-    gpu_type: str, names: tuple[str, ...], fit: AdditiveFit, shares: dict[str, float]
-) -> list[list[str]]:
-    return [
-        [gpu_type, model, f"{fit.victim[rows].mean():.3f}", f"{fit.aggressor[rows].mean():.3f}",
-         f"{shares[model]:.3f}"]
-        for model, _, rows in _by_model(names)
-    ]  # fmt: skip
-
-
 def _by_model(names: tuple[str, ...]) -> list[tuple[str, FloatArray, list[int]]]:
     """For each model: its name, batch sizes and rows."""
     keys = [profile_key(name) for name in names]
@@ -167,17 +162,6 @@ def _by_model(names: tuple[str, ...]) -> list[tuple[str, FloatArray, list[int]]]
         rows = [i for i, key in enumerate(keys) if key[0] == model]
         groups.append((model, np.array([float(keys[i][1]) for i in rows]), rows))
     return groups
-
-
-def _relative_line(batch: FloatArray, step_s: FloatArray) -> tuple[float, float]:
-    """Base and slope that minimise the squared relative error."""
-    slope, base = np.polyfit(batch, step_s, 1, w=1.0 / step_s)
-    return float(base), float(slope)
-
-
-def _relative_slope(batch: FloatArray, step_s: FloatArray) -> float:
-    ratio = batch / step_s
-    return float(ratio.sum() / (ratio**2).sum())
 
 
 FOLDS = 5

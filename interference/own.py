@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +38,10 @@ class OwnProfiles(Catalogue):
                 or a model that was not measured.
         """
         _, solos = _read(path, source)
-        steps_s = _steps_s(solos)
         one = solos.gpus == 1
+        alone = solos.take(one & np.isfinite(solos.step_s))
+        keys = zip(alone.gpu_type, alone.profile, strict=True)
+        steps_s = dict(zip(keys, alone.step_s.tolist(), strict=True))
         gpu_types = tuple(dict.fromkeys(solos.gpu_type[one].tolist()))
         names = tuple(dict.fromkeys(solos.profile[one].tolist()))
         model_of = dict(zip(solos.profile, solos.model, strict=True))
@@ -82,16 +83,7 @@ def _read(path: Path | str | None, source: str | None) -> tuple[CoRows, SoloProf
             f"{path}: holds rows of the sources {', '.join(sources)}, and {wrong}; "
             f"profiles.source={sources[0]} takes those of one"
         )
-    mine = solos.source == source
-    kept = {each.name: getattr(solos, each.name)[mine] for each in fields(solos)}
-    return rows.take(rows.source == source), SoloProfiles(**kept)
-
-
-def _steps_s(solos: SoloProfiles) -> dict[tuple[str, str], float]:
-    """(GPU type, profile) -> seconds a step on one GPU, where that is known."""
-    known = (solos.gpus == 1) & np.isfinite(solos.step_s)
-    keys = zip(solos.gpu_type[known], solos.profile[known], strict=True)
-    return dict(zip(keys, solos.step_s[known].tolist(), strict=True))
+    return rows.take(rows.source == source), solos.take(solos.source == source)
 
 
 class OwnInterference:

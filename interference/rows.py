@@ -3,8 +3,8 @@
 `docs/interference.md` tells every column with its unit. The rules that columns obey stand first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
@@ -47,11 +47,11 @@ def raise_first(table: str, faults: Iterable[Fault | None]) -> None:
         raise RowFault(table, min(found, key=lambda fault: fault.row))
 
 
-def check_columns(table: str, columns: dict[str, tuple[npt.NDArray[np.generic], type]]) -> None:
+def check_columns(table: str, columns: Mapping[str, Any], types: Mapping[str, type]) -> None:
     """Raise a PhysicsError unless all columns are (N,) arrays of their types."""
     rows = None
-    for name, (column, kind) in columns.items():
-        is_array = isinstance(column, np.ndarray)
+    for name, column in columns.items():
+        kind, is_array = types[name], isinstance(column, np.ndarray)
         if not is_array or column.ndim != 1 or column.dtype != kind:
             what = f"{column.dtype} {column.shape}" if is_array else type(column).__name__
             raise PhysicsError(
@@ -163,7 +163,7 @@ class CoRows:
 
     def __post_init__(self) -> None:
         """Check types, values and groups."""
-        _check_types("co-location", self, CO_TYPES)
+        check_columns("co-location", vars(self), CO_TYPES)
         raise_first("co-location", _co_faults(self))
         raise_first("co-location", [_group_fault(self)])
 
@@ -205,13 +205,17 @@ class SoloProfiles:
 
     def __post_init__(self) -> None:
         """Check types, values and that no profile is there twice."""
-        _check_types("solo profiles", self, SOLO_TYPES)
+        check_columns("solo profiles", vars(self), SOLO_TYPES)
         raise_first("solo profiles", _solo_faults(self))
         raise_first("solo profiles", [_twice_fault(self)])
 
     def __len__(self) -> int:
         """P."""
         return len(self.profile)
+
+    def take(self, index: IntArray | BoolArray) -> "SoloProfiles":
+        """The profiles of `index`."""
+        return replace(self, **{name: getattr(self, name)[index] for name in SOLO_TYPES})
 
     def keys(self) -> Iterator[Key]:
         """(source, gpu_type, profile) of each row, in order."""
@@ -303,11 +307,6 @@ def jobs_of(rows: CoRows) -> Iterator[tuple[str, ...]]:
     """The profiles of each row, sorted."""
     for victim, aggressors in zip(rows.victim, rows.aggressors, strict=True):
         yield tuple(sorted((victim, *aggressors)))
-
-
-def _check_types(table: str, rows: CoRows | SoloProfiles, types: dict[str, type]) -> None:
-    columns = {field.name: getattr(rows, field.name) for field in fields(rows)}
-    check_columns(table, {name: (columns[name], types[name]) for name in columns})
 
 
 def _co_faults(rows: CoRows) -> list[Fault | None]:

@@ -133,16 +133,16 @@ def _without_nan(told: Any) -> Any:
 
 def with_counts(results: Results) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
     """The errors, those of files with the counts of their rows beside the measures."""
-    return {
-        name: {
-            split: {
-                model: measured | _numbers(results.counts.get(name, {}).get(split))
-                for model, measured in by_model.items()
+    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    for name, by_split in results.errors.items():
+        found[name] = {}
+        for split, by_model in by_split.items():
+            counts = results.counts.get(name, {}).get(split)
+            told = {
+                key: float(getattr(counts, key.removesuffix("_rows"))) for key in COUNTS if counts
             }
-            for split, by_model in by_split.items()
-        }
-        for name, by_split in results.errors.items()
-    }
+            found[name][split] = {model: each | told for model, each in by_model.items()}
+    return found
 
 
 def _block(title: str, by_model: dict[str, dict[str, float]], counts: Counts | None) -> Block:
@@ -201,13 +201,6 @@ def _note(counts: Counts) -> str:
             "measured speed relative to a run alone."
         )
     return " ".join(told)
-
-
-def _numbers(counts: Counts | None) -> dict[str, float]:
-    if counts is None:
-        return {}
-    values = (counts.infeasible, counts.unmeasured, counts.fitted, counts.met)
-    return dict(zip(COUNTS, map(float, values), strict=True))
 
 
 MOST = 10

@@ -86,9 +86,7 @@ class Ratios:
     ratio: FloatArray  # (M,) time at the wider limit over time at PROTECTED
     group: IntArray  # (M,)
     victim: FloatArray  # (M, P) one-hot
-    beside: (
-        FloatArray  # (M, L P) how often each profile is an aggressor, in the victim model's part
-    )
+    beside: FloatArray  # (M, L P) how often each profile is an aggressor, by the victim's model
     tenants: IntArray  # (M,) jobs of the mix, the victim among them
 
 
@@ -122,7 +120,7 @@ def ratios(rows: CoRows, solos: SoloProfiles, *, limit: float) -> Ratios:
         group=rows.group[wide],
         victim=counts(who, len(number)),
         beside=counts(cells, len(models) * len(number)),
-        tenants=np.array([1 + len(others) for others in beside], dtype=np.int64),
+        tenants=tenants(rows)[wide],
     )
 
 
@@ -177,12 +175,8 @@ def errors_by_tenants(law: Law, of: Ratios, *, most: int) -> dict[int, dict[str,
     `mean` is of the measured ratios, `bias` of told minus measured, `mae` of its size.
     """
     told = law.fitted_told(of, of.tenants <= most)
-    return _errors(of, told, of.tenants > most)
-
-
-def _errors(of: Ratios, told: FloatArray, judged: BoolArray) -> dict[int, dict[str, float]]:
     found = {}
-    for number in np.unique(of.tenants[judged]):
+    for number in np.unique(of.tenants[of.tenants > most]):
         here = of.tenants == number
         wrong = told[here] - of.ratio[here]
         found[int(number)] = {

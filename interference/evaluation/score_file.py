@@ -10,14 +10,7 @@ from interference.data_sets import DataSet, rows_of_file
 from interference.evaluation.judge import Errors, HeldOut, Judged, fit_rows, measures, model_names
 from interference.fit import LEARNED
 from interference.models.encoding import Prediction, SpeedModel
-from interference.rows import (
-    SOLO_TYPES,
-    CoRows,
-    SoloProfiles,
-    jobs_of,
-    stacked_profiles,
-    stacked_rows,
-)
+from interference.rows import CoRows, SoloProfiles, jobs_of, stacked_profiles, stacked_rows
 from sim.arrays import BoolArray
 from sim.errors import PhysicsError
 
@@ -130,12 +123,8 @@ def _asked(parts: list[tuple[CoRows, SoloProfiles]], data: DataSet) -> Asked:
     for _, more in parts:
         known = set(solos.keys())
         fresh = np.array([key not in known for key in more.keys()], dtype=np.bool_)  # noqa: SIM118
-        solos = stacked_profiles([solos, _taken(more, fresh)])
+        solos = stacked_profiles([solos, more.take(fresh)])
     return Asked(replace(rows, split=named), solos)
-
-
-def _taken(solos: SoloProfiles, index: BoolArray) -> SoloProfiles:
-    return SoloProfiles(**{name: getattr(solos, name)[index] for name in SOLO_TYPES})
 
 
 def _splits(rows: CoRows) -> list[str]:

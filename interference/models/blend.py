@@ -6,6 +6,8 @@ by a weight that held-out models choose, whose errors set the width of its inter
 Members that nobody asks are not fitted.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
@@ -127,55 +129,47 @@ def _new_members(weight: float, seed: int) -> list[tuple[float, SpeedModel]]:
     ]
 
 
+@dataclass(frozen=True)
 class _HeldOut:
-    """Predictions of mixed effects and of trees for models that they were not fitted on."""
+    """N predictions of mixed effects and of trees for models that they were not fitted on."""
 
-    def __init__(self) -> None:
-        self.mixed: list[FloatArray] = []
-        self.trees: list[FloatArray] = []
-        self.square: list[FloatArray] = []  # of the members' spreads, mean
-        self.truth: list[FloatArray] = []
-        self.unit: list[FloatArray] = []  # spread of the row's GPU type
+    mixed: FloatArray  # (N,)
+    trees: FloatArray  # (N,)
+    square: FloatArray  # (N,) of the members' spreads, mean
+    truth: FloatArray  # (N,)
+    unit: FloatArray  # (N,) spread of the row's GPU type
 
-    def add(self, told: list[Prediction], truth: FloatArray, unit: FloatArray) -> None:
-        """Take one fold; `told` is in the order of `_new_members`."""
-        mixed, boosting, extra = told
-        self.mixed.append(mixed.norm_speed)
-        self.trees.append((boosting.norm_speed + extra.norm_speed) / 2.0)
-        self.square.append(np.mean([np.square(each.sd) for each in told], axis=0))
-        self.truth.append(truth)
-        self.unit.append(unit)
+    def mean(self, weight: float) -> FloatArray:
+        """(N,) with so much of mixed effects."""
+        return weight * self.mixed + (1.0 - weight) * self.trees
 
     def error(self, weight: float) -> FloatArray:
         """(N,) absolute errors in units of their GPU type."""
-        mean = self._mean(weight)
-        return np.abs(mean - np.concatenate(self.truth)) / np.concatenate(self.unit)
+        return np.abs(self.mean(weight) - self.truth) / self.unit
 
     def widening(self, weight: float) -> float:
         """Factor on the spread with which LEVEL of the errors lie inside their intervals."""
-        mixed, trees = np.concatenate(self.mixed), np.concatenate(self.trees)
-        mean = self._mean(weight)
-        apart = weight * np.square(mixed - mean) + (1.0 - weight) * np.square(trees - mean)
-        sd = np.sqrt(np.concatenate(self.square) + apart)
-        ratio = np.abs(mean - np.concatenate(self.truth)) / np.maximum(sd, 1e-3)
+        mean, other = self.mean(weight), 1.0 - weight
+        apart = weight * np.square(self.mixed - mean) + other * np.square(self.trees - mean)
+        sd = np.sqrt(self.square + apart)
+        ratio = np.abs(mean - self.truth) / np.maximum(sd, 1e-3)
         return float(np.clip(np.quantile(ratio, LEVEL) / NORMAL, 1.0, MAY_WIDEN))
-
-    def _mean(self, weight: float) -> FloatArray:
-        return weight * np.concatenate(self.mixed) + (1.0 - weight) * np.concatenate(self.trees)
 
 
 def _held_out(rows: CoRows, solos: SoloProfiles, seed: int) -> _HeldOut:
-    held = _HeldOut()
     spread = {kind: max(float(rows.norm_speed[rows.gpu_type == kind].std()), 1e-3)
               for kind in set(rows.gpu_type)}  # fmt: skip
+    folds = []
     for train, test in model_folds(rows, solos):
-        judged = rows.take(test)
-        told = []
+        judged, told = rows.take(test), []
         for _, model in _new_members(0.5, seed):
             model.fit(rows.take(train), solos)
             told.append(model.predict(judged, solos))
-        held.add(told, judged.norm_speed, np.array([spread[kind] for kind in judged.gpu_type]))
-    return held
+        mixed, *trees = (each.norm_speed for each in told)
+        square = np.mean([np.square(each.sd) for each in told], axis=0)
+        unit = np.array([spread[kind] for kind in judged.gpu_type])
+        folds.append((mixed, sum(trees) / 2.0, square, judged.norm_speed, unit))
+    return _HeldOut(*map(np.concatenate, zip(*folds, strict=True)))
 
 
 class BlendModel:
@@ -199,7 +193,13 @@ class BlendModel:
         known = self._encoder.encode(rows, solos).known() > 0
         speed, sd = np.zeros(len(rows)), np.zeros(len(rows))
         if known.any():
-            self._met = self._met or _mean_for_met(self._rows, self._solos, self._seed)
+            if self._met is None:
+                members: list[tuple[float, SpeedModel]] = [
+                    (0.7, GaussianProcessModel(seed=self._seed)),
+                    (0.15, BoostingModel(seed=self._seed)),
+                    (0.15, ExtraTreesModel(seed=self._seed)),
+                ]
+                self._met = fitted_mean(members, self._rows, self._solos)
             told = self._met.predict(rows.take(known), solos)
             speed[known], sd[known] = told.norm_speed, told.sd
         if not known.all():
@@ -207,12 +207,3 @@ class BlendModel:
             told = self._new.predict(rows.take(~known), solos)
             speed[~known], sd[~known] = told.norm_speed, told.sd
         return prediction(speed, sd)
-
-
-def _mean_for_met(rows: CoRows, solos: SoloProfiles, seed: int) -> WeightedMean:
-    members: list[tuple[float, SpeedModel]] = [
-        (0.7, GaussianProcessModel(seed=seed)),
-        (0.15, BoostingModel(seed=seed)),
-        (0.15, ExtraTreesModel(seed=seed)),
-    ]
-    return fitted_mean(members, rows, solos)

@@ -10,7 +10,6 @@ also stop the training: coverage is measured (docs/results/interference_models.m
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -101,24 +100,17 @@ def _vectors(table: Tensor, index: Tensor) -> Tensor:
 DEGREES = 4.0  # of Student's t: rows far off pull less than under a normal
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a deep set is built and trained."""
-
-    width: int
-    hidden: int
-    steps: int
-    batch: int  # rows a step that speeds are learned from
-    spread_batch: int  # and spreads
-    rate: float  # highest step of Adam
-    decay: float  # of weights
-    hiding: Hiding
-    looks: int  # at the rows left out, evenly spread over the steps
-    look_rows: int  # most rows a look
+# Of the sizes tried on Gavel's and Lucid's held-out pairs.
+WIDTH, HIDDEN = 16, 48
+BATCH, BATCH_OF_MANY = 128, 384  # rows a step that speeds are learned from, spreads from half
+MANY_ROWS = 8000  # from which on batches are larger
+RATE, DECAY = 0.01, 0.05  # highest step of Adam, and of weights
+HIDING = Hiding(model=0.1, profile=0.2, gpu_type=0.05, blur=0.3)
+LOOKS, LOOK_ROWS = 25, 1000  # at the rows left out, evenly spread over the steps; most rows a look
 
 
 def trained(
-    rows: Tenants, target: Tensor, division: Division, size: Size, plan: Plan, seed: int
+    rows: Tenants, target: Tensor, division: Division, size: Size, steps: int, seed: int
 ) -> DeepSets:
     """Members at their best look.
 
@@ -127,33 +119,29 @@ def trained(
         target: (N,) scaled speeds.
         division: of the rows.
         size: of the rows.
-        plan: of the training.
+        steps: of the training.
         seed: of weights, batches and hiding.
     """
     draws = torch.Generator().manual_seed(seed)
+    count = BATCH if len(rows) < MANY_ROWS else BATCH_OF_MANY
     members = len(division.outside)
-    net = DeepSets(size, members=members, width=plan.width, hidden=plan.hidden, generator=draws)
-    search = torch.optim.AdamW(net.parameters(), lr=plan.rate, weight_decay=plan.decay)
-    pace = torch.optim.lr_scheduler.OneCycleLR(
-        search, plan.rate, total_steps=plan.steps, pct_start=0.1
-    )
+    net = DeepSets(size, members=members, width=WIDTH, hidden=HIDDEN, generator=draws)
+    search = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY)
+    pace = torch.optim.lr_scheduler.OneCycleLR(search, RATE, total_steps=steps, pct_start=0.1)
     forgotten = torch.as_tensor(division.forgotten)
     inside, outside = _numbers(~division.outside), _numbers(division.outside)
-    seen = _spread_out(outside, plan.look_rows, draws)
+    seen = _spread_out(outside, LOOK_ROWS, draws)
     look = _Look(rows.take(seen).forget(forgotten, size), target[seen])
-    for step in range(1, plan.steps + 1):
-        learned, spread = (
-            _drawn(inside, plan.batch, draws),
-            _drawn(outside, plan.spread_batch, draws),
-        )
-        index = torch.cat([learned, spread], dim=1)
-        batch = rows.take(index).forget(forgotten, size).hide(plan.hiding, size, draws)
+    for step in range(1, steps + 1):
+        learned = _drawn(inside, count, draws)
+        index = torch.cat([learned, _drawn(outside, count // 2, draws)], dim=1)
+        batch = rows.take(index).forget(forgotten, size).hide(HIDING, size, draws)
         search.zero_grad(set_to_none=True)
         mean, ln_sd = net(batch)
-        _loss(mean, ln_sd, target[index], plan.batch).backward()
+        _loss(mean, ln_sd, target[index], count).backward()
         search.step()
         pace.step()
-        if step % max(plan.steps // plan.looks, 1) == 0:
+        if step % max(steps // LOOKS, 1) == 0:
             look.at(net)
     net.load_state_dict(look.best)
     return net
@@ -234,8 +222,6 @@ def conformal_factor(
 
 
 BLOCK = 1000  # rows a pass
-MANY_ROWS = 8000  # from which on batches are larger
-HIDING = Hiding(model=0.1, profile=0.2, gpu_type=0.05, blur=0.3)
 
 
 class DeepSetModel(ScaledModel):
@@ -255,9 +241,7 @@ class DeepSetModel(ScaledModel):
         tenants = Tenants.of(encoded, size)
         single = torch.as_tensor(target, dtype=torch.float32)
         with _one_thread():
-            self._net = trained(
-                tenants, single, parts, size, _plan(len(rows), self._steps), self._seed
-            )
+            self._net = trained(tenants, single, parts, size, self._steps, self._seed)
             mean, sd = self._asked(tenants, torch.as_tensor(parts.forgotten))
         self._of_known = ~parts.for_new
         self._of_new = parts.for_new if parts.for_new.any() else self._of_known
@@ -287,23 +271,6 @@ class DeepSetModel(ScaledModel):
                 means.append(mean.double())
                 spreads.append(ln_sd.double().exp())
         return torch.cat(means, dim=1).numpy(), torch.cat(spreads, dim=1).numpy()
-
-
-def _plan(rows: int, steps: int) -> Plan:
-    """Of the sizes tried on Gavel's and Lucid's held-out pairs."""
-    batch = 128 if rows < MANY_ROWS else 384
-    return Plan(
-        width=16,
-        hidden=48,
-        steps=steps,
-        batch=batch,
-        spread_batch=batch // 2,
-        rate=0.01,
-        decay=0.05,
-        hiding=HIDING,
-        looks=25,
-        look_rows=1000,
-    )
 
 
 @contextmanager

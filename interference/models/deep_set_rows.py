@@ -25,12 +25,8 @@ class Size:
     @classmethod
     def of(cls, encoder: RowEncoder) -> "Size":
         """Of the fitted rows."""
-        return cls(
-            len(encoder.feature_names),
-            len(encoder.profiles),
-            len(encoder.models),
-            len(encoder.gpu_types),
-        )
+        named = (encoder.feature_names, encoder.profiles, encoder.models, encoder.gpu_types)
+        return cls(*map(len, named))
 
 
 @dataclass(frozen=True)

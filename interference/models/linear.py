@@ -101,7 +101,8 @@ class LinearModel:
         self._encoder = RowEncoder(rows, solos)
         names = self._encoder.feature_names
         used = [name for name in names if name in UTILISATIONS]
-        used = used or [n for n in names if n in INSTEAD or n in self._other_types()]
+        other_types = [f"ln_step_{name}" for name in self._encoder.gpu_types]
+        used = used or [name for name in names if name in (*INSTEAD, *other_types)]
         self._columns = [names.index(name) for name in used]
         encoded = self._encoder.encode(rows, solos)
         self._planes = PlanesByType(PENALTY)
@@ -114,9 +115,6 @@ class LinearModel:
         """Value of the plane, with the spread of the fitted residuals."""
         encoded = self._encoder.encode(rows, solos)
         return prediction(self._planes.predict(self._inputs(encoded), encoded.gpu_type), self._sd)
-
-    def _other_types(self) -> list[str]:
-        return [f"ln_step_{name}" for name in self._encoder.gpu_types]
 
     def _inputs(self, encoded: Encoded) -> FloatArray:
         columns = self._columns
@@ -175,25 +173,6 @@ def counts(numbers: IntArray, kinds: int) -> FloatArray:
     return table[:, :kinds]
 
 
-def identities(encoded: Encoded, profiles: int) -> FloatArray:
-    """(N, 2 P) who the victim is, and who its aggressors are."""
-    return np.hstack(
-        [counts(encoded.victim_profile, profiles), counts(encoded.aggressor_profile, profiles)]
-    )
-
-
-def kinships(encoded: Encoded, models: int) -> FloatArray:
-    """(N, 2 M) the same of models."""
-    return np.hstack(
-        [counts(encoded.victim_model, models), counts(encoded.aggressor_model, models)]
-    )
-
-
-def numbers(encoded: Encoded) -> FloatArray:
-    """(N, 2 F + 1) features of the victim, sum of the aggressors', share."""
-    return np.hstack([encoded.victim, encoded.pooled()[1], encoded.share[:, None]])
-
-
 def tree_inputs(encoded: Encoded, types: int) -> FloatArray:
     """(N, ...) what trees split on: both sides, their sum and difference, GPU type, share.
 
@@ -243,7 +222,8 @@ class MemoryFitModel:
         if self._never:
             return np.zeros(len(rows))
         told = np.asarray(self._trees.predict_proba(self._inputs(rows, solos))[:, 1])
-        return _mean_of_group(told, rows)
+        _, group = np.unique(rows.group, return_inverse=True)
+        return np.asarray((np.bincount(group, told) / np.bincount(group))[group])
 
     def _inputs(self, rows: CoRows, solos: SoloProfiles) -> FloatArray:
         encoded = self._encoder.encode(rows, solos)
@@ -251,11 +231,6 @@ class MemoryFitModel:
         members = counts(encoded.victim_profile, profiles)
         members = members + counts(encoded.aggressor_profile, profiles)
         return np.hstack([tree_inputs(encoded, len(self._encoder.gpu_types)), members])
-
-
-def _mean_of_group(values: FloatArray, rows: CoRows) -> FloatArray:
-    _, index = np.unique(rows.group, return_inverse=True)
-    return np.asarray((np.bincount(index, values) / np.bincount(index))[index])
 
 
 NAMES_PENALTY = 5.0  # about the ratio of noise to the spread of terms on Gavel's rows
@@ -279,6 +254,11 @@ class MixedEffectsModel(ScaledModel):
         return told, np.full(len(told), self._sd)
 
     def _design(self, encoded: Encoded) -> FloatArray:
-        names = identities(encoded, len(self._encoder.profiles))
-        models = kinships(encoded, len(self._encoder.models))
-        return np.hstack([names, models, FEATURE_WEIGHT * numbers(encoded)])
+        """(N, 2 P + 2 M + 2 F + 1) profiles, models and features of both sides, share."""
+        profiles, models = len(self._encoder.profiles), len(self._encoder.models)
+        numbers = [encoded.victim, encoded.pooled()[1], encoded.share[:, None]]
+        return np.hstack([
+            counts(encoded.victim_profile, profiles), counts(encoded.aggressor_profile, profiles),
+            counts(encoded.victim_model, models), counts(encoded.aggressor_model, models),
+            *(FEATURE_WEIGHT * each for each in numbers),
+        ])  # fmt: skip

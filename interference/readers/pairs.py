@@ -57,21 +57,17 @@ def _checked(
 GAVEL_SOURCE = "gavel"
 GAVEL_PAIRS = "colocation/gavel_pairs.csv"
 GAVEL_ISOLATED = "throughput/gavel_isolated.csv"
-GAVEL_PAIR_COLUMNS = ("gpu_type", "model_a", "batch_a", "model_b", "batch_b", "norm_a", "norm_b",
-                "feasible")  # fmt: skip
+GAVEL_PAIR_COLUMNS = (
+    "gpu_type", "model_a", "batch_a", "model_b", "batch_b", "norm_a", "norm_b", "feasible",
+)  # fmt: skip
 GAVEL_OWN_NAMES = {
     "norm_speed": ("norm_a", "norm_b"),
     "victim": ("model_a", "model_b"),
     "aggressors": ("model_b", "model_a"),
 }
 GAVEL_ISOLATED_COLUMNS = (
-    "gpu_type",
-    "consolidated",
-    "model",
-    "batch_size",
-    "num_gpus",
-    "steps_per_s",
-)
+    "gpu_type", "consolidated", "model", "batch_size", "num_gpus", "steps_per_s",
+)  # fmt: skip
 
 
 def rows_of_gavel(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoRows, SoloProfiles]:
@@ -118,16 +114,12 @@ def _gavel_solos(table: Table) -> SoloProfiles:
     one_server = table.flags("consolidated", absent=True)
     # A single GPU is told twice, once a value of `consolidated`.
     keep = np.flatnonzero((speed != 0.0) & (one_server | (gpus > 1)))
-    batch, model, gpu_type = (
-        table.wholes("batch_size")[keep],
-        table.texts("model")[keep],
-        table.texts("gpu_type")[keep],
-    )
+    batch, model = table.wholes("batch_size")[keep], table.texts("model")[keep]
     gpus, one_server = gpus[keep], one_server[keep]
     with told_at(lambda row: table.place(int(keep[row]))):
         return solo_profiles(
             source=GAVEL_SOURCE,
-            gpu_type=list(gpu_type),
+            gpu_type=list(table.texts("gpu_type")[keep]),
             profile=[
                 profile_name(name, int(size), _gavel_gang(int(g), bool(one)))
                 for name, size, g, one in zip(model, batch, gpus, one_server, strict=True)
@@ -151,15 +143,8 @@ LUCID_GPU_TYPE = "rtx3090"
 LUCID_PAIRS = "colocation/lucid_pairs.csv"
 LUCID_SINGLE = "throughput/lucid_single.csv"
 LUCID_PAIR_COLUMNS = (
-    "model1",
-    "batchsize1",
-    "amp1",
-    "norm_1",
-    "model2",
-    "batchsize2",
-    "amp2",
-    "norm_2",
-)
+    "model1", "batchsize1", "amp1", "norm_1", "model2", "batchsize2", "amp2", "norm_2",
+)  # fmt: skip
 LUCID_OWN_NAMES = {
     "norm_speed": ("norm_1", "norm_2"),
     "victim": ("model1", "model2"),
@@ -229,14 +214,8 @@ DEEPSHARE_GPU_TYPE = "unknown"  # the publication's files do not name it
 DEEPSHARE_PAIRS = "colocation/deepshare_network_pairs.csv"
 DEEPSHARE_ISOLATED = "throughput/deepshare_isolated.csv"
 DEEPSHARE_PAIR_COLUMNS = (
-    "model",
-    "gpus",
-    "nodes",
-    "other_model",
-    "other_gpus",
-    "other_nodes",
-    "norm",
-)
+    "model", "gpus", "nodes", "other_model", "other_gpus", "other_nodes", "norm",
+)  # fmt: skip
 DEEPSHARE_OWN_NAMES = {
     "norm_speed": ("norm", "norm"),
     "victim": ("model", "model"),
