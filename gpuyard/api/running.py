@@ -172,9 +172,7 @@ def _flat(intervals: Mapping[str, Interval]) -> dict[str, float]:
     """Columns of some intervals."""
     found: dict[str, float] = {}
     for name, interval in intervals.items():
-        found |= {
-            name: interval.centre, f"{name}_low": interval.low, f"{name}_high": interval.high
-        }  # fmt: skip
+        found |= {name: interval.centre, f"{name}_low": interval.low, f"{name}_high": interval.high}
     return found
 
 

@@ -66,14 +66,9 @@ def main(cfg: DictConfig) -> None:
     )
     table_console().print(tables)
     if config["rivals"] and ours is not None:
+        part, confidence = config["part"], config["confidence"]
         table_console().print(
-            write_rivals(
-                launch.folder,
-                outcomes,
-                ours=ours,
-                part=config["part"],
-                confidence=config["confidence"],
-            )
+            write_rivals(launch.folder, outcomes, ours=ours, part=part, confidence=confidence)
         )
     if config["page"]:
         write_evaluation_page(launch.folder, outcomes, record, config, ours=ours)
@@ -267,16 +262,9 @@ def _pooled_jct_s(found: Sequence[Outcome]) -> FloatArray:
 
 def _jobs(runs: Sequence[Outcome]) -> pd.DataFrame:
     """Measured jobs of all runs, a row a (scheduler, window, job)."""
-    parts = []
-    for outcome in runs:
-        labels = outcome.row.labels
-        parts.append(
-            outcome.jobs.assign(
-                scheduler=labels.scheduler, agents=labels.agents, window=labels.window
-            )
-        )
-    whole = pd.concat(parts, ignore_index=True)
     front = ["scheduler", "agents", "window"]
+    parts = [o.jobs.assign(**{key: getattr(o.row.labels, key) for key in front}) for o in runs]
+    whole = pd.concat(parts, ignore_index=True)
     return whole[[*front, *(name for name in whole.columns if name not in front)]]
 
 

@@ -27,7 +27,7 @@ from sim.traces.trace import Stretches
 from sim.view import Signal, information_of
 
 log = logging.getLogger(__name__)
-_warn = cache(log.warning)  # once a process: a comparison builds the same experiment often
+_warn, _inform = cache(log.warning), cache(log.info)  # once a process, which builds the same often
 
 ROLES_BY_ORDER = {
     "marl": "ours",
@@ -166,7 +166,8 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     topology = given if isinstance(given, Topology) else build(config, "topology")
     physics, more = physics_of(config, topology)
     notes = more.notes(physics.pairs)
-    _tell(notes)
+    for note in notes:
+        _inform("%s", note)
     agents = config["agents"]
     partition_of_server = DIVISIONS[agents["division"]](topology, agents["count"])
     if "homes" in agents:  # older files have none
@@ -210,13 +211,6 @@ def _estimator(config: Mapping[str, Any]) -> DurationEstimator:
             f"{', '.join(INFORMATION)}: results are compared within these"
         )
     return estimator
-
-
-@cache
-def _tell(notes: tuple[str, ...]) -> None:
-    """Log what was assumed, once a process: a comparison builds the same experiment often."""
-    for note in notes:
-        log.info("%s", note)
 
 
 def _rules(config: Mapping[str, Any]) -> Rules:

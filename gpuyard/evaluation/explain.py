@@ -6,6 +6,7 @@ comes it runs as fast as ever; then it halts after each decision, and a judge
 """
 
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +146,9 @@ def _looks(
         halts = _python_halts(simulator, scheduler)
     else:
         submit_s = float(run.jobs.submit_s[row])
-        halts = _compiled_halts(simulator, loop, _skippable(run, world, scheduler, seed, submit_s))
-    events = _events(run, row)
+        skipped = _skippable(run, world, scheduler, seed, submit_s)
+        halts = _compiled_halts(simulator, loop, skipped + 1, 1)
+    events = np.flatnonzero(run.log.job == row)
     starts_s = run.log.time_s[events[run.log.kind[events] == Kind.START]]
     last_s = float(starts_s[-1]) if len(starts_s) else np.inf
     judge, views = judge_of(scheduler, run), simulator.views(scheduler.needs)
@@ -189,18 +191,15 @@ def _python_halts(simulator: Simulator, scheduler: Scheduler) -> Iterator[float]
             yield simulator.now_s
 
 
-def _compiled_halts(simulator: Simulator, loop: Loop, skipped: int) -> Iterator[float]:
-    """Play so many decisions at once, then one by one; the time after each."""
-    stop = skipped + 1
-    while True:
-        verdict = loop.play(stop)
+def _compiled_halts(simulator: Simulator, loop: Loop, first: int, step: int) -> Iterator[float]:
+    """Play so many decisions at once, then `step` at a time; the time after each halt."""
+    stop = first
+    while (verdict := loop.play(stop)) in (FULL, PAUSE):
         if verdict == FULL:
             simulator.flush()
-        elif verdict == PAUSE:
-            yield simulator.now_s
-            stop += 1
         else:
-            return
+            yield simulator.now_s
+            stop += step
 
 
 def _skippable(run: Run, world: World, scheduler: Scheduler, seed: int, until_s: float) -> int:
@@ -210,26 +209,15 @@ def _skippable(run: Run, world: World, scheduler: Scheduler, seed: int, until_s:
     simulator = world.simulator(run.jobs)
     loop = simulator.loop_of(scheduler)
     assert loop is not None
-    stop = EVERY
-    while True:
-        verdict = loop.play(stop)
-        if verdict == FULL:
-            simulator.flush()
-        elif verdict == PAUSE and simulator.now_s < until_s:
-            stop += EVERY
-        else:
-            scheduler.reset(seed)
-            return stop - EVERY
-
-
-def _events(run: Run, row: int) -> IntArray:
-    events: IntArray = np.flatnonzero(run.log.job == row)
-    return events
+    halts = _compiled_halts(simulator, loop, EVERY, EVERY)
+    before = sum(1 for _ in takewhile(lambda now_s: now_s < until_s, halts))
+    scheduler.reset(seed)
+    return EVERY * before
 
 
 def _timeline(run: Run, row: int, looks: list[Looked]) -> list[Row]:
     """Events and merged looks, each look after the events before it: an instant may have many."""
-    log, events = run.log, _events(run, row).tolist()
+    log, events = run.log, np.flatnonzero(run.log.job == row).tolist()
     rows: list[Row] = []
     waiting: list[Look] = []
     at = 0
@@ -284,7 +272,7 @@ def _who_withdrew(run: Run, row: int, time_s: float) -> str:
     assert links is not None and run.outcome is not None
     parents = links.parents[links.first[row] : links.first[row + 1]]
     lost = parents[run.outcome[parents] > COMPLETED]  # -1: not over
-    first = lost[np.argmin([_events(run, parent)[-1] for parent in lost])]
+    first = lost[np.argmin([np.flatnonzero(run.log.job == parent)[-1] for parent in lost])]
     return f"its parent {run.jobs.job_id[first]} did not complete"
 
 

@@ -31,11 +31,11 @@ from gpuyard.evaluation.explanation import EXPLAIN_FILES, Explanation
 from gpuyard.evaluation.jobs import warm_up
 from gpuyard.evaluation.lineup import refuse_size_of_window
 from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
-from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
+from gpuyard.launch.errors import ConfigError, instead, refuse_unread_additions
 from gpuyard.launch.start import Launch, as_typed, program, start
 from gpuyard.launch.terminal import run_with_progress
-from gpuyard.pages.page import Table
-from gpuyard.pages.run_page import write_run_page
+from gpuyard.pages.page import write_page
+from gpuyard.pages.run_page import run_page
 from gpuyard.pages.sections import table_of_rows
 from sim.arrays import IntArray
 from sim.files import Labels, write_atomically
@@ -43,7 +43,7 @@ from sim.jobs import JobTable
 from sim.protocols import Scheduler
 from sim.report.perfetto import TRACE_FILE, write_perfetto
 from sim.report.replay import Replay, event_line, heat_map
-from sim.report.run_folder import Record, write_run
+from sim.report.run_folder import TIMELINE_BINS, Record, write_run
 from sim.report.run_tables import (
     EVENTS_FILE,
     SERVERS_FILE,
@@ -82,7 +82,10 @@ def main(cfg: DictConfig) -> None:
     warn_without_users(scheduler, jobs)
     launch.begin(OUTPUTS)
     run, compiled = _played(experiment, scheduler, jobs, config["compiled"])
-    found = _explained(run, experiment, scheduler, wondered, compiled)
+    world, seed = experiment.world, experiment.seed
+    found = None if wondered is None else explain(
+        run, world, scheduler, str(wondered), seed=seed, compiled=compiled
+    )  # fmt: skip
     record = replace(launch.record, labels=labels, assumed=assumed)
     metrics = _write(launch, run, record, found)
     title = f"{labels.scheduler} on {labels.workload}, {labels.topology}"
@@ -125,32 +128,15 @@ def _write(
     metrics = summarise(run)
     write_outputs(launch.folder, run, launch.config)
     write_run(launch.folder, run, metrics, record)
+    more = []
     if found is not None:
         found.write(launch.folder)
+        title, rows = f"Why job {found.job_id} waited", found.record()["rows"]
+        note = "A row is an event, or consecutive decisions with one reason; explain.csv has all."
+        more = [table_of_rows(title, rows, note=note)]
     if launch.config["page"]:
-        more = [] if found is None else [_waits(found)]
-        write_run_page(launch.folder, run, metrics, record, more=more)
+        write_page(launch.folder, run_page(run, metrics, record, more=more))
     return metrics
-
-
-def _explained(
-    run: Run, experiment: Experiment, scheduler: Scheduler, job: str | int | None, compiled: bool
-) -> Explanation | None:
-    """Why `job` waited, where one is named."""
-    if job is None:
-        return None
-    return explain(
-        run, experiment.world, scheduler, str(job), seed=experiment.seed, compiled=compiled
-    )
-
-
-def _waits(found: Explanation) -> Table:
-    """The rows of an explanation, for the page."""
-    return table_of_rows(
-        f"Why job {found.job_id} waited",
-        found.record()["rows"],
-        note="A row is an event, or consecutive decisions with one reason; explain.csv has all.",
-    )
 
 
 def _jobs(
@@ -179,7 +165,6 @@ OUTPUTS = (
     DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, *FIGURES.values(),
     *EXPLAIN_FILES,
 )  # fmt: skip
-TIMELINE_BINS = 500
 
 
 def check_outputs(config: Mapping[str, Any]) -> None:
@@ -193,8 +178,7 @@ def check_outputs(config: Mapping[str, Any]) -> None:
         raise ConfigError(f"figures is {figures!r}; it must be a list, like figures=[gantt]")
     for name in figures:
         if name not in FIGURES:
-            hint = nearest(str(name), FIGURES) or f"one of {', '.join(FIGURES)}"
-            raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
+            raise ConfigError(f"figures has {name!r}; {instead(name, FIGURES)}")
     check_seconds(config, "figure_at_s")
     if config["figure_at_s"] is not None and "heatmap" not in figures:
         raise ConfigError(

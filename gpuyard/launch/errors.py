@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override
+from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
@@ -157,7 +157,10 @@ def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str
     """
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         group = override.key_or_group
-        if not override.is_delete() and any(map(_no_name, _values(override))):
+        value = override.value()
+        values = value.list if isinstance(value, ChoiceSweep) else [value]
+        named = all(each is not None and not isinstance(each, int | float) for each in values)
+        if not override.is_delete() and not named:
             known = [name for name in options(group) if not name.startswith("_")]
             if known:
                 off = next((name for name in ("none", "off") if name in known), None)
@@ -168,15 +171,6 @@ def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str
                     f"{override.input_line}: {group} is one of the files of conf/{group}{names}; "
                     f"{fix}"
                 )
-
-
-def _values(override: Override) -> list[object]:
-    value = override.value()
-    return list(value.list) if isinstance(value, ChoiceSweep) else [value]
-
-
-def _no_name(value: object) -> bool:
-    return value is None or isinstance(value, int | float)
 
 
 def refuse_reproduction(experiment: str) -> NoReturn:

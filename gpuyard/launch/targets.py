@@ -10,7 +10,7 @@ from traceback import extract_tb
 
 from hydra.errors import InstantiationException
 
-from gpuyard.launch.errors import nearest
+from gpuyard.launch.errors import instead
 
 LOCATING = re.compile(r"Error locating target '([^']*)'")
 INSIDE = re.compile(r"^full_key: (.+)$", re.MULTILINE)
@@ -95,11 +95,10 @@ def _not_there(missing: str, target: str) -> str:
     beside = [each.name for each in pkgutil.iter_modules(folders)]
     if module is None or (folders and missing != target):
         where = folders[0] if folders else parent
-        hint = nearest(name, beside)
-        fix = f"did you mean {hint}?" if hint else f"put {name}.py there, or correct the name"
+        fix = instead(name, beside, f"put {name}.py there, or correct the name")
         return f"there is no module {missing!r} (looked in {where} and what is installed); {fix}"
-    hint = nearest(name, [each for each in vars(module) if not each.startswith("_")] + beside)
-    fix = f"did you mean {hint}?" if hint else "correct the name"
+    there = [each for each in vars(module) if not each.startswith("_")]
+    fix = instead(name, there + beside, "correct the name")
     return f"{getattr(module, '__file__', None) or parent} has no {name!r}; {fix}"
 
 

@@ -61,14 +61,14 @@ def phase_bars(done: str, *, console: Console, only_drawn: bool = False) -> Prog
         console: where.
         only_drawn: nothing at all where that is no terminal; else the last state is printed there.
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich import progress
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn(done),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TextColumn(done),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.fields[note]}"),
         console=console,
         disable=only_drawn and not console.is_terminal,
     )
@@ -89,25 +89,18 @@ class RunCount:
 
         `ahead`: names of those to come, in the order in which they begin, `at_once` at a time.
         """
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress
 
         self._total, self._done, self._before, self._unit = total, done, done, unit
         self._began = self._told = time.perf_counter()
         console = error_console()
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(f"{unit}, {{task.fields[last]}}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn(f"{unit}, {{task.fields[last]}}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -240,7 +233,17 @@ class Status:
 
     def __init__(self, words: str, functions: int) -> None:
         """Say `words`, and draw."""
-        self._bar = _compile_bar()
+        from rich import progress
+
+        self._bar = progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("functions"),
+            progress.TimeElapsedColumn(),
+            console=error_console(),
+            transient=True,
+        )
         self._task = self._bar.add_task("compiling", total=functions)
         self._drawn = time.perf_counter()
         self._bar.start()
@@ -273,25 +276,6 @@ def sentence(name: str, seconds: float, *, keeps: bool) -> str:
     place = os.environ.get("NUMBA_CACHE_DIR")
     where = f"in {place}" if place else "beside the sources"
     return f"compiling {name}: once for this kind of run, {about}; kept {where}"
-
-
-def _compile_bar() -> Progress:
-    from rich.progress import (
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        MofNCompleteColumn(),
-        TextColumn("functions"),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=error_console(), transient=True)
 
 
 DAY_S = 86400.0
@@ -383,12 +367,12 @@ class Bar:
 
 
 def _run_bar() -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich import progress
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("jobs, {task.fields[words]}"),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=24),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("jobs, {task.fields[words]}"),
     )
-    return Progress(*columns, console=error_console(), transient=True, auto_refresh=False)
+    return progress.Progress(*columns, console=error_console(), transient=True, auto_refresh=False)

@@ -122,7 +122,9 @@ def write_folder_page(
     ]
     found: list[Table | Figure] = [table for table in tables if table is not None]
     found += curve_of(folder, "")
-    named = replace(record, program=title or record.program, assumed=_assumed(folder))
+    # A program may have learned more since it began.
+    told = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
+    named = replace(record, program=title or record.program, assumed=tuple(map(str, told)))
     if not compared:
         if (folder / METRICS_FILE).is_file():
             found.append(metrics_table(read_metrics(folder)))
@@ -151,12 +153,6 @@ def _is_of_schedulers(path: Path) -> bool:
         return False
     with path.open(encoding="utf-8") as file:
         return file.readline().startswith(f"{LABEL_COLUMNS[0]},{LABEL_COLUMNS[1]},")
-
-
-def _assumed(folder: Path) -> tuple[str, ...]:
-    """What record.json says of it: a program may have learned more since it began."""
-    told = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
-    return tuple(map(str, told))
 
 
 def _curve_figures(folder: Path) -> list[Figure]:

@@ -5,8 +5,8 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,7 +84,6 @@ class Page:
     facts: tuple[tuple[str, str], ...] = ()  # (name, text): what was asked
     assumed: tuple[str, ...] = ()
     sections: tuple[Table | Figure, ...] = ()
-    downloads: tuple[tuple[str, str, str], ...] = field(default=())  # (name, link, size)
 
 
 def write_page(folder: Path, page: Page) -> Path:
@@ -133,7 +132,7 @@ def rendered(
         _template().render(
             page=page,
             sections=[(f"s{at}", each, isinstance(each, Table)) for at, each in sections],
-            downloads=downloads or page.downloads,
+            downloads=downloads,
             figures=script_json(figures),
             plotly_js=_plotly_js() if figures and script_link is None else "",
             plotly_link=script_link if figures else None,
@@ -175,7 +174,9 @@ def percents(share: FloatArray) -> list[list[int | None]]:
 def downloads_of(folder: Path) -> tuple[tuple[str, str, str], ...]:
     """(name, relative link, size) of each file of the folder, hidden ones and the page left out."""
     return tuple(
-        (path.name, quote(path.name), size_text(path.stat().st_size)) for path in _files(folder)
+        (path.name, quote(path.name), size_text(path.stat().st_size))
+        for path in sorted(folder.iterdir())
+        if path.is_file() and not path.name.startswith(".") and path.name != PAGE_FILE
     )
 
 
@@ -186,12 +187,6 @@ def size_text(size_bytes: float) -> str:
             return f"{size_bytes:.0f} {unit}" if unit != "MB" else f"{size_bytes:.1f} {unit}"
         size_bytes /= SIZE_STEP
     return f"{size_bytes:.1f} GB"
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith(".") and path.name != PAGE_FILE:
-            yield path
 
 
 def _drawn(figure: Figure) -> Mapping[str, Any]:

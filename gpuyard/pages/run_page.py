@@ -3,12 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from gpuyard.pages.gantt import gantt_figures
-from gpuyard.pages.page import Figure, Page, Slider, Table, facts_of, label, percents, write_page
+from gpuyard.pages.page import Figure, Page, Slider, Table, facts_of, label, percents
 from gpuyard.pages.sections import jct_figure, looks, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
 from sim.files import axis_unit_for, physics_words
@@ -28,27 +27,6 @@ TILE_TIMES = {
 PERCENT = 100.0
 
 
-def write_run_page(
-    folder: Path,
-    run: Run,
-    metrics: Mapping[str, float | int],
-    record: Record,
-    *,
-    more: Sequence[Table | Figure] = (),
-) -> Path:
-    """Write report.html beside the files of a run, all of which are there.
-
-    Args:
-        folder: of the run.
-        run: finished.
-        metrics: of the run.
-        record: with labels.
-        more: sections about the jobs, such as why they waited; they follow the Gantt chart.
-    """
-    page = run_page(run, metrics, record, more=more)
-    return write_page(folder, page)
-
-
 def run_page(
     run: Run,
     metrics: Mapping[str, float | int],
@@ -56,7 +34,14 @@ def run_page(
     *,
     more: Sequence[Table | Figure] = (),
 ) -> Page:
-    """The page of `write_run_page`, as a value."""
+    """The page of a finished run, as a value.
+
+    Args:
+        run: finished.
+        metrics: of the run.
+        record: with labels.
+        more: sections about the jobs, such as why they waited; they follow the Gantt chart.
+    """
     labels, topology = record.labels, run.topology
     workload = "" if labels is None else f" on {labels.workload}"
     name = run.scheduler if labels is None else labels.scheduler

@@ -65,12 +65,7 @@ def comparison_tables(
 
 
 def table_of_rows(
-    title: str,
-    rows: Sequence[Mapping[str, object]],
-    *,
-    note: str = "",
-    headers: Mapping[str, str] | None = None,
-    opened: bool = True,
+    title: str, rows: Sequence[Mapping[str, object]], *, note: str = "", opened: bool = True
 ) -> Table:
     """A table of any rows, such as why jobs waited: keys of the first row are its columns.
 
@@ -78,7 +73,6 @@ def table_of_rows(
         title: of the table.
         rows: numbers and texts; a key that a row lacks is an empty cell.
         note: stands below it; it says so where rows are left out.
-        headers: key -> what the column is called.
         opened: False: folded until it is clicked.
     """
     keys = list(rows[0]) if rows else []
@@ -86,8 +80,7 @@ def table_of_rows(
     if len(rows) > len(shown):
         note = f"{note} The first {len(shown)} of {len(rows):,} rows.".strip()
     cells = tuple(tuple(value_cell(row.get(key, "")) for key in keys) for row in shown)
-    names = headers or {}
-    return Table(title, tuple(names.get(key, key) for key in keys), cells, note, opened)
+    return Table(title, tuple(keys), cells, note, opened)
 
 
 def csv_table(path: Path, title: str, *, opened: bool = True) -> Table | None:
@@ -244,7 +237,7 @@ def use_figure(timelines: Mapping[str, Timeline], look: Mapping[str, Look]) -> F
     """Use of GPUs above the waiting jobs, over time; None without a timeline."""
     if not timelines:
         return None
-    length_s = max(_length_s(each) for each in timelines.values())
+    length_s = max(float(each.time_s.max(initial=0.0)) for each in timelines.values())
     unit = axis_unit_for(length_s)
     data: list[dict[str, Any]] = []
     for name, timeline in timelines.items():
@@ -273,10 +266,6 @@ def use_figure(timelines: Mapping[str, Timeline], look: Mapping[str, Look]) -> F
     if len(timelines) > 1:
         note += " Window 0, the best scheduler of each role."
     return Figure("Use and queue over time", data, layout, note)
-
-
-def _length_s(timeline: Timeline) -> float:
-    return float(timeline.time_s[-1]) if len(timeline.time_s) else 0.0
 
 
 def learning_figure(curve: LearningCurve, *, source: str = "") -> Figure:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page, write_folder_page
-from gpuyard.pages.run_page import write_run_page
+from gpuyard.pages.page import write_page
+from gpuyard.pages.run_page import run_page as page_of_run
 from gpuyard.pages.sections import table_of_rows
 from sim.files import ComparisonRow, Labels, write_comparison_csv
 from sim.report.run_folder import collect_record, write_record
@@ -88,8 +89,8 @@ def run_page(run, record, tmp_path_factory):
     """report.html of the run, with a section that another part of the program fills."""
     folder = tmp_path_factory.mktemp("run page")
     (folder / "a b.csv").write_text("x\n1\n")
-    waits = table_of_rows("Why jobs waited", WAITS, headers={"time_s": "time [s]"})
-    return write_run_page(folder, run, summarise(run), record, more=[waits])
+    waits = table_of_rows("Why jobs waited", WAITS)
+    return write_page(folder, page_of_run(run, summarise(run), record, more=[waits]))
 
 
 @pytest.fixture(scope="session")

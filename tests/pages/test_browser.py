@@ -155,10 +155,11 @@ def test_the_slider_moves_the_heat_map(opened, run_page):
 def test_100_000_jobs_are_below_10_mb_and_drawn_in_three_seconds(
     opened, huge_run, record, tmp_path
 ):
-    from gpuyard.pages.run_page import write_run_page
+    from gpuyard.pages.page import write_page
+    from gpuyard.pages.run_page import run_page
     from sim.report.summary import summarise
 
-    path = write_run_page(tmp_path, huge_run, summarise(huge_run), record)
+    path = write_page(tmp_path, run_page(huge_run, summarise(huge_run), record))
     assert path.stat().st_size < MOST_BYTES
     found = opened(path)
     assert float(found.ask("document.documentElement.dataset.drawnMs")) < MOST_DRAWING_MS
