@@ -8,18 +8,18 @@ share, orders are alike.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 from setup_run import NO_PHYSICS, ROOT, Bench, bench
 
+from gpuyard.evaluation.jobs import picked_jobs
 from sim.arrays import FloatArray, IntArray
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.forwarding import Steal
-from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, JobTable
+from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands
 from sim.topology.outages import Change, Outages
 from sim.view import ClusterView, JobColumns, Signal
 
@@ -201,7 +201,8 @@ def measured(pair: Pair, repeats: int) -> tuple[float, float]:
     Where a pair takes long there are fewer turns, down to one that counts.
     """
     for each in (pair.without, pair.with_extra):
-        replace(each, jobs=_first(each.jobs, FEW_JOBS)).play()
+        few = picked_jobs(each.jobs, np.arange(min(FEW_JOBS, len(each.jobs))))
+        replace(each, jobs=few).play()
     began = time.perf_counter()
     taken: list[tuple[float, float]] = []
     while len(taken) <= repeats and (not taken or time.perf_counter() - began < ENOUGH_S):
@@ -261,15 +262,3 @@ def _choices(group: str, *but: str) -> list[str]:
     """Names of the files of a configuration group, some left out."""
     names = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
     return [name for name in names if name not in but]
-
-
-def _first(jobs: JobTable, count: int) -> JobTable:
-    """The first jobs of a table, with what they ask for."""
-    rows = np.arange(min(count, len(jobs)))
-    given = {field.name: getattr(jobs, field.name) for field in fields(jobs)}
-    cut: dict[str, Any] = {
-        name: value.take(rows) if isinstance(value, Demands) else value[rows]
-        for name, value in given.items()
-        if isinstance(value, Demands | np.ndarray)
-    }
-    return JobTable(**cut)

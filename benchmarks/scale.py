@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import linear_regression
 
 from setup_run import NO_PHYSICS, bench, synthetic, write_csv
 
@@ -45,11 +46,8 @@ def one(jobs: int, policy: str) -> dict[str, float]:
 
 def exponent(rows: list[dict[str, float]]) -> float:
     """Slope of ln time over ln jobs, least squares."""
-    x = [math.log(row["jobs"]) for row in rows]
-    y = [math.log(row["loop_s"]) for row in rows]
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    top = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    return top / sum((a - mean_x) ** 2 for a in x)
+    jobs, loop = ([math.log(row[key]) for row in rows] for key in ("jobs", "loop_s"))
+    return linear_regression(jobs, loop).slope
 
 
 def in_own_process(jobs: int, policy: str) -> dict[str, float]:
