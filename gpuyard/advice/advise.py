@@ -35,7 +35,7 @@ from gpuyard.advice.playing import (
     happened,
     jobs_of,
     known_of,
-    played,
+    play,
     waits_and_limits,
 )
 from gpuyard.advice.sentences import of_learned
@@ -43,10 +43,16 @@ from gpuyard.advice.stretches import JUDGED
 from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import opened
 from gpuyard.evaluation.physics import physics_name
-from gpuyard.launch.build import check_confidence, check_count, check_flags, check_plain
+from gpuyard.launch.build import (
+    check_confidence,
+    check_count,
+    check_flags,
+    check_plain,
+    check_texts,
+)
 from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
-from gpuyard.launch.sweeps import processes_of
+from gpuyard.launch.sweeps import in_processes, processes_of
 from gpuyard.launch.terminal import RunCount, table_console
 from sim.files import physics_words
 
@@ -113,7 +119,7 @@ def advise(
         check_learning(config, folder)
         config = judging(config, jobs_of(_scenario(config, None))[0].submit_s)
     scenario = _scenario(config, JUDGED if learns else None)
-    jobs, _ = jobs_of(scenario)
+    jobs, misfits = jobs_of(scenario)
     _check_aim(config["aim"], scenario)
     _check_blocks(config["blocks"], int(jobs.measured.sum()))
     notes = _notes(config, scenario)
@@ -130,21 +136,16 @@ def advise(
         log.info("left out: %s", words)
     rows = _counted(candidates, processes_of(config["jobs"], cpu_count()))
     past, why = _past(config, scenario, waited_s)
+    gone = [f"{misfits} jobs that fit nowhere on the cluster"] if misfits else []
     advice = advice_of(
         [*rows, *past], aim=config["aim"], confidence=config["confidence"],
-        left_out=[*left_out, *_misfits(scenario), *why], notes=notes,
+        left_out=[*left_out, *gone, *why], notes=notes,
     )  # fmt: skip
     if mine is None:
         return advice
     work_s = float(jobs.duration_s[jobs.measured].mean())
     plays = playing(mine, overrides, ADVISE_ONLY, choices[_best_told(advice) or first])
     return _with_learned(advice, mine, rows, work_s, plays)
-
-
-def _misfits(scenario: Scenario) -> list[str]:
-    """Of jobs that are in no row."""
-    _, misfits = jobs_of(scenario)
-    return [f"{misfits} jobs that fit nowhere on the cluster"] if misfits else []
 
 
 def _past(
@@ -229,7 +230,7 @@ def _counted(candidates: Sequence[Candidate], processes: int) -> list[Played]:
     ordered = sorted(candidates, key=lambda each: not each.slow)
     names = [each.name for each in ordered]
     with RunCount("advising", len(names), ahead=names, at_once=processes) as count:
-        for row in played(ordered, processes):
+        for row in in_processes(play, ordered, processes):
             rows.append(row)
             count.tell(row.name)
             if row.failed:
@@ -296,6 +297,4 @@ def _check(config: Mapping[str, Any]) -> None:
         raise ConfigError(f"aim is {config['aim']!r}; {instead(config['aim'], AIMS)}")
     check_count("large_gang", config["large_gang"], null=True)
     check_flags(config, "leave_out")
-    kept = config["slow_kept"]
-    if not (isinstance(kept, list) and all(isinstance(name, str) for name in kept)):
-        raise ConfigError(f"slow_kept is {kept!r}; it must be a list like [easy]")
+    check_texts("slow_kept", config["slow_kept"], "like [easy]")

@@ -173,7 +173,11 @@ def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Pat
     at = folder / "beginning.yaml"
     write_weights(at, best.weights, [f"Weights of {best.name}, with which learning begins."])
     settings = _learning(config, at, len(past.waits_s[VALIDATION]))
-    launch = Launch(folder=folder, config=settings, record=_record(config))
+    record = collect_record(
+        labels=None, program="learn", command=sys.argv, overrides=(), seed=config["seed"],
+        config_yaml="",
+    )  # fmt: skip
+    launch = Launch(folder=folder, config=settings, record=record)
     trainer = trainer_of(launch, source_spec=_source_spec(world, best))
     trainer.run(error_console())
     saved, player = trainer.saved, trainer.player
@@ -246,13 +250,6 @@ def _learning(config: Mapping[str, Any], begin: Path, held_out: int) -> dict[str
     base = resolve(composed_of("learn", words))
     world = {key: config[key] for key in base if key in config and key not in OWN}
     return {**base, **world}
-
-
-def _record(config: Mapping[str, Any]) -> Any:
-    return collect_record(
-        labels=None, program="learn", command=sys.argv, overrides=(), seed=config["seed"],
-        config_yaml="",
-    )  # fmt: skip
 
 
 def playing(

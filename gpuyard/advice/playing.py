@@ -4,7 +4,7 @@ import logging
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
@@ -21,13 +21,12 @@ from gpuyard.advice.aims import (
     stops_of,
     unserved,
 )
-from gpuyard.evaluation.experiment import OneQueueError, opened
+from gpuyard.evaluation.experiment import OneQueueError, may_preempt, opened
 from gpuyard.evaluation.jobs import scaled_work, speed_of_asked, warm_up, without_misfits
 from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
 from gpuyard.evaluation.physics import ASKED
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
-from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.sweeps import in_processes
+from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.terminal import Lines
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
@@ -111,19 +110,12 @@ def jobs_of(scenario: Scenario) -> tuple[JobTable, int]:
     return without_misfits(jobs, experiment.world, leave_out=scenario.leave_out)
 
 
-def _trace(scenario: Scenario) -> Trace | None:
-    """The trace behind the jobs, row by row, misfits included; None: they are generated."""
-    experiment = opened(scenario.setting)
-    if not isinstance(experiment.workload, KeepsTrace):
-        return None
-    return experiment.workload.trace(part=scenario.part, setting=experiment.setting)
-
-
 def waits_and_limits(scenario: Scenario) -> tuple[FloatArray | None, bool]:
     """(J,) how long the jobs waited as the file has it, None if it does not say; any time limit?"""
-    trace = _trace(scenario)
-    if trace is None:
+    experiment = opened(scenario.setting)
+    if not isinstance(experiment.workload, KeepsTrace):  # they are generated
         return None, False
+    trace = experiment.workload.trace(part=scenario.part, setting=experiment.setting)
     jobs, left_out = jobs_of(scenario)
     limited = trace.limit_s is not None and bool(np.isfinite(trace.limit_s).any())
     waited_s = trace.waited_s
@@ -160,7 +152,7 @@ def play(candidate: Candidate) -> Played:
     stops = stops_of(run)
     return replace(
         row,
-        preempts=stops > 0 or bool(getattr(_order_of(scheduler), "preempts", False)),
+        preempts=stops > 0 or may_preempt(scheduler),
         stops_per_job=stops / int(jobs.measured.sum()),
         jobs=int(counted(run).sum()),
         withdrawn=int((jobs.measured & given_up(run)).sum()),
@@ -211,20 +203,10 @@ def _short(candidate: Candidate) -> str:
     return candidate.name.removesuffix(f", {candidate.information}")
 
 
-def _order_of(scheduler: Scheduler) -> object:
-    """What decides in each partition."""
-    return getattr(scheduler, "child", scheduler)
-
-
 def needed(scheduler: Scheduler) -> tuple[str, ...]:
     """What a scheduler reads beyond durations, in words."""
     models = Signal.PROFILE | Signal.INTERFERENCE
     return ("models",) if scheduler.needs & models else ()
-
-
-def played(candidates: Sequence[Candidate], processes: int) -> Iterator[Played]:
-    """Rows as they come, begun in that order."""
-    yield from in_processes(play, candidates, processes)
 
 
 PYTHON, SCORES = "decide in Python", "score each pair of job and place"
@@ -257,10 +239,11 @@ def candidates_of(
     jobs, _ = jobs_of(scenario)
     few = len(jobs) <= config["slow_jobs"]
     simulator = opened(scenario.setting).world.simulator(jobs)
-    found: list[Candidate] = []
-    one_queue: list[str] = []
+    found, one_queue = list[Candidate](), list[str]()
     slow: dict[str, list[str]] = {}  # reason -> names
-    for contender in _unlike(config, [*lineup_of(without_limits(config)[1]), *own]):
+    entered = [*lineup_of(without_limits(config)[1]), *own]
+    tasks = distinct([Task(setting_text(config, each), each, "", 0) for each in entered])
+    for contender in (task.contender for task in tasks):
         name = contender.name or contender.place
         first = Candidate(name, contender, scenario, "none", slow=False)
         try:
@@ -283,12 +266,6 @@ def candidates_of(
         left_out.append(NO_LIMITS)
     _check_names(found)
     return found, left_out
-
-
-def _unlike(config: Mapping[str, Any], contenders: Sequence[Contender]) -> list[Contender]:
-    """Without those that would play as an earlier one does here, told in a warning each."""
-    tasks = [Task(setting_text(config, each), each, "", 0) for each in contenders]
-    return [task.contender for task in distinct(tasks)]
 
 
 def _reasons(one_queue: Sequence[str], slow: Mapping[str, Sequence[str]], jobs: int) -> list[str]:
@@ -352,9 +329,7 @@ def known_of(config: Mapping[str, Any]) -> dict[str, Any]:
     knows = config["knows"]
     for name in knows:
         if name not in KNOWS:
-            raise ConfigError(
-                f"knows.{name}: no such key; did you mean {nearest(name, KNOWS) or KNOWS[0]}?"
-            )
+            raise ConfigError(f"knows.{name}: no such key; {instead(name, KNOWS)}")
     if knows.get("oracle") is None:
         raise ConfigError("knows.oracle is missing; its rows are the bound of all others")
     return {name: knows[name] for name in KNOWS if knows.get(name) is not None}

@@ -83,9 +83,7 @@ def settings(rows: Sequence[Played], aim: str) -> str:
     return f"They are played by themselves with these words: {'; '.join(told)}." if told else ""
 
 
-def _without(
-    order: Sequence[Played], still: Sequence[Played], aim: str, confidence: float
-) -> str:  # fmt: skip
+def _without(order: Sequence[Played], still: Sequence[Played], aim: str, confidence: float) -> str:
     if not still:
         return "Without preemption: no scheduler of the line-up was played."
     best = still[0]
@@ -95,9 +93,7 @@ def _without(
         if rival is not None:
             parts.append(compared(best, rival, aim, confidence))
     words = f"Without preemption take {best.name}, which {TOLD[best.information]}: "
-    same = [
-        row.name for row in still[1:] if alike(row.draws[aim], best.draws[aim], confidence)
-    ]  # fmt: skip
+    same = [row.name for row in still[1:] if alike(row.draws[aim], best.draws[aim], confidence)]
     more = f" and {len(same) - MOST_NAMES} more" if len(same) > MOST_NAMES else ""
     tail = f"; not told apart from it: {'; '.join(same[:MOST_NAMES])}{more}" if same else ""
     return f"{words}{', '.join(parts)}{tail}."
@@ -131,9 +127,7 @@ def _preemption(
 
 def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
     """Without preemption, where what is known makes the order."""
-    best = {
-        name: next((row for row in still if row.information == name), None) for name in TOLD
-    }  # fmt: skip
+    best = {name: next((row for row in still if row.information == name), None) for name in TOLD}
     blind = best.pop("none")
     if blind is None:
         return (
@@ -143,9 +137,7 @@ def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
     parts = []
     for name, row in best.items():
         if row is not None:
-            parts.append(
-                f"{SOURCES[name]} {row.name} {change(row, blind, aim, confidence)}"
-            )  # fmt: skip
+            parts.append(f"{SOURCES[name]} {row.name} {change(row, blind, aim, confidence)}")
     have = f"{AIMS[aim].words} {spread(blind, aim, confidence)}"
     told = "; ".join(parts) or "nothing that reads durations and never preempts was played"
     start = f"Knowing durations, nobody preempting: without them {blind.name} is best, {have}"

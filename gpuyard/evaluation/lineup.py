@@ -10,7 +10,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from gpuyard.launch.build import check_count, resolve
+from gpuyard.launch.build import check_count, check_texts, resolve
 from gpuyard.launch.errors import ConfigError, explain, instead, nearest, refuse_no_choice
 from gpuyard.launch.own import composed_of
 from sim.errors import override
@@ -135,11 +135,7 @@ def _check(place: str, entry: Any) -> None:
     for key in ("role", "overrides"):
         if key not in entry:
             raise ConfigError(f"{place}: has no {key}; add {key}: to the entry")
-    overrides = entry["overrides"]
-    if not isinstance(overrides, list) or not all(isinstance(text, str) for text in overrides):
-        raise ConfigError(
-            f"{place}.overrides is {overrides!r}; it must be a list like [scheduler=sjf]"
-        )
+    check_texts(f"{place}.overrides", entry["overrides"], "like [scheduler=sjf]")
     check_count(f"{place}.agents", entry.get("agents"), null=True)
 
 

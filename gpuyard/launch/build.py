@@ -316,14 +316,21 @@ def check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> N
         )
 
 
-def check_keys(
-    place: str, found: Mapping[str, Any], known: Sequence[str], *, needed: Sequence[str]
-) -> None:
-    """Refuse a key that is not known, and one that is needed and missing.
+def check_texts(place: str, value: object, words: str, *, empty: bool = True) -> None:
+    """Raise ConfigError unless the value at a place is a list of texts, as `words` say of it."""
+    texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if not texts or not (value or empty):
+        raise ConfigError(f"{place} is {value!r}; it must be a list {words}")
+
+
+def check_keys(place: str, found: Any, known: Sequence[str], *, needed: Sequence[str]) -> None:
+    """Refuse what is no mapping, a key that is not known, and one that is needed and missing.
 
     Raises:
         ConfigError: naming the place and the key.
     """
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{place} is {found!r}; it must hold {', '.join(needed or known)}")
     for key in found:
         if key not in known:
             fix = instead(key, known, f"it takes {', '.join(known)}")

@@ -21,7 +21,7 @@ from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each, write_page
-from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
+from gpuyard.reproduction.plan import Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray
 from sim.errors import override
@@ -139,25 +139,15 @@ def _planned(
     specs = [CellSpec(number[arm.name], arm.play, arm.name, None) for arm in arms]
     found = Reproduction(str(launch.config["reproduce"]["title"]), (), tuple(specs), None)
     cells = cells_of(found, words)
-    entries = [
-        *launch.config["lineup"]["entries"],
-        *(_entry(each, number[each.arm], launch.config["reproduce"]["whole"]) for each in trained),
-    ]
-    return plan_of([_with(cell, entries) for cell in cells], missing=launch.config["missing"])
-
-
-def _entry(trained: Trained, cell: int, whole: str) -> dict[str, Any]:
-    """A policy as an entry of a line-up."""
-    return {
-        "role": "ours" if trained.arm == whole else "ablation",
-        "name": trained.name,
-        "overrides": ["scheduler=marl", override("++checkpoint", trained.folder / POLICY)],
-        "cells": [cell],
-    }
-
-
-def _with(cell: Cell, entries: Sequence[Mapping[str, Any]]) -> Cell:
-    return replace(cell, config={**cell.config, "lineup": {"entries": list(entries)}})
+    entries, whole = [*launch.config["lineup"]["entries"]], launch.config["reproduce"]["whole"]
+    for each in trained:
+        entries.append({
+            "role": "ours" if each.arm == whole else "ablation",
+            "name": each.name,
+            "overrides": ["scheduler=marl", override("++checkpoint", each.folder / POLICY)],
+            "cells": [number[each.arm]],
+        })  # fmt: skip
+    return plan_of([cell.entering(entries) for cell in cells], missing=launch.config["missing"])
 
 
 def _named(run: Planned, row: ComparisonRow) -> ComparisonRow:

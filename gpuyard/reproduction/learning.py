@@ -126,10 +126,11 @@ def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learn
     """What was learned from one seed by these words; learned now if it is not there."""
     folder = launch.folder / LEARNED / arm / f"seed_{seed}"
     overrides = last_of_each([*words, f"seed={seed}"])
-    if _told(folder / WORDS) != overrides:
+    kept, words_now = folder / WORDS, json.dumps(overrides).encode()
+    if not kept.is_file() or kept.read_bytes() != words_now:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / WORDS, json.dumps(overrides).encode())
+    write_atomically(kept, words_now)
     cfg = composed_of("learn", overrides)
     config, text = resolve(cfg), yaml_text(cfg)
     if not (folder / METRICS).is_file():
@@ -142,10 +143,6 @@ def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learn
         log.info("%s", report(one, trainer))
     metrics = json.loads((folder / METRICS).read_text("utf-8"))
     return Learned(arm, seed, folder, str(config["begin"]), str(config["reference"]), metrics)
-
-
-def _told(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
 def _rows(

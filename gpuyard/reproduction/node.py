@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from gpuyard.evaluation.lineup import sweeps
-from gpuyard.launch.build import check_count, check_keys
+from gpuyard.launch.build import check_count, check_keys, check_texts
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.own import own_folders
 from sim.files import write_atomically
@@ -77,12 +77,16 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
         _claim(f"{place}: reproduce.paper[{number}]", claim)
         for number, claim in enumerate(node.get("paper") or [])
     ]
+    arms = node.get("arms")
+    if arms is not None:
+        words = "of arms to divide by, like [none]"
+        check_texts(f"{place}: reproduce.arms", arms, words, empty=False)
     return Reproduction(
         title=str(node["title"]),
         claims=tuple(claims),
         cells=tuple(found),
         ratio_to=node.get("ratio_to"),
-        arms=_arms(place, node.get("arms")),
+        arms=tuple(arms or ()),
         picked_on=_picked_on(f"{place}: reproduce.picked_on", node.get("picked_on")),
         page=page_tables(f"{place}: reproduce.page", node.get("page")),
     )
@@ -111,38 +115,22 @@ def last_of_each(overrides: Iterable[str]) -> list[str]:
 def _cells(place: str, cell: Any, *, first: int) -> list[CellSpec]:
     whole = cell if isinstance(cell, Mapping) else {"overrides": cell}
     check_keys(place, whole, CELL_KEYS, needed=("overrides",))
-    words = whole["overrides"]
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ConfigError(f"{place} is {words!r}; it must be a list of overrides like load=0.9")
+    check_texts(place, whole["overrides"], "of overrides like load=0.9")
     return [
         CellSpec(first + number, overrides, whole.get("name"), whole.get("needs_file"))
-        for number, overrides in enumerate(sweeps(words))
+        for number, overrides in enumerate(sweeps(whole["overrides"]))
     ]
-
-
-def _arms(place: str, arms: Any) -> tuple[str, ...]:
-    if arms is None:
-        return ()
-    if not isinstance(arms, list) or not arms or not all(isinstance(arm, str) for arm in arms):
-        raise ConfigError(
-            f"{place}: reproduce.arms is {arms!r}; it must list arms to divide by, like [none]"
-        )
-    return tuple(arms)
 
 
 def _picked_on(place: str, found: Any) -> PickedOn | None:
     if found is None:
         return None
-    if not isinstance(found, Mapping):
-        raise ConfigError(f"{place} is {found!r}; it must hold part, like validation, and windows")
     check_keys(place, found, PICKED_ON_KEYS, needed=PICKED_ON_KEYS)
     check_count(f"{place}.windows", found["windows"])
     return PickedOn(part=str(found["part"]), windows=found["windows"])
 
 
 def _claim(place: str, claim: Any) -> Claim:
-    if not isinstance(claim, Mapping):
-        raise ConfigError(f"{place} is {claim!r}; it must hold {', '.join(CLAIM_KEYS)}")
     check_keys(place, claim, CLAIM_KEYS, needed=("what", "scheduler", "metric", "claim"))
     return Claim(**{"against": None, **claim})
 
@@ -278,8 +266,6 @@ def put_into(page: Path, *, name: str, table: str) -> None:
 
 
 def _table(place: str, table: Any) -> PageTable:
-    if not isinstance(table, Mapping):
-        raise ConfigError(f"{place} is {table!r}; it must hold {', '.join(TABLE_KEYS)}")
     check_keys(place, table, TABLE_KEYS, needed=("rows",))
     rows = table["rows"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):

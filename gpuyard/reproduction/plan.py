@@ -43,7 +43,6 @@ class Entrant:
     """A contender, and where it takes part."""
 
     contender: Contender
-    entry: int  # number of its entry in the file; -1: a learned policy
     windows: int | None  # the first so many; None: all
     cells: frozenset[int] | None  # numbers of cells; None: all
 
@@ -76,7 +75,7 @@ def entrants_of(config: Mapping[str, Any], *, missing: str) -> list[Entrant]:
         found = lineup_of({**config, "lineup": {"entries": stripped}})
     except ConfigError as error:
         raise ConfigError(_numbered(str(error), kept)) from error
-    return [_entrant(contender, kept, limits) for contender in found]
+    return [_entrant(contender, limits) for contender in found]
 
 
 def _absent(entry: Any) -> str:
@@ -119,15 +118,12 @@ def _numbered(text: str, kept: Sequence[int]) -> str:
 
 
 def _entrant(
-    contender: Contender,
-    kept: Sequence[int],
-    limits: Sequence[tuple[int | None, frozenset[int] | None]],
+    contender: Contender, limits: Sequence[tuple[int | None, frozenset[int] | None]]
 ) -> Entrant:
     place = re.match(r"lineup\.entries\[(\d+)\]", contender.place)
     if place is None:  # the learned policy
-        return Entrant(contender, -1, None, None)
-    number = int(place.group(1))
-    return Entrant(contender, kept[number], *limits[number])
+        return Entrant(contender, None, None)
+    return Entrant(contender, *limits[int(place.group(1))])
 
 
 WHOLE = "all"  # the part of a file that holds all others
@@ -144,6 +140,10 @@ class Cell:
     config: dict[str, Any]  # resolved
     suffix: str  # of the workload's name, where labels alone would not tell cells apart
 
+    def entering(self, entries: Iterable[Mapping[str, Any]]) -> "Cell":
+        """The cell with these entries of a line-up."""
+        return replace(self, config={**self.config, "lineup": {"entries": list(entries)}})
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -152,7 +152,6 @@ class Planned:
     cell: str
     workload: str  # without the cell's suffix
     suffix: str
-    entry: int  # of the line-up
     task: Task
     part: str  # name of its file
     picks: bool = False  # only chooses rivals: on windows that no result is of
@@ -255,9 +254,7 @@ def _played(
         for each, setting in playing:
             if each.windows is None or window < each.windows:
                 task = Task(setting, each.contender, part, window)
-                found.append(
-                    Planned(cell.name, workload, cell.suffix, each.entry, task, part_name(task))
-                )
+                found.append(Planned(cell.name, workload, cell.suffix, task, part_name(task)))
     return found
 
 
@@ -328,14 +325,12 @@ def policies_of(
 
 def with_policies(cell: Cell, folders: Mapping[str, str], key: str) -> Cell:
     """The cell in which every entry that is called like a policy gets its folder as `key`."""
-    entries = [_entry(entry, folders, key) for entry in cell.config["lineup"]["entries"]]
-    return replace(cell, config={**cell.config, "lineup": {"entries": entries}})
-
-
-def _entry(entry: Mapping[str, Any], folders: Mapping[str, str], key: str) -> dict[str, Any]:
-    folder = folders.get(str(entry.get("name")))
-    words = [] if folder is None else [override(key, folder)]
-    return {**entry, "overrides": [*entry["overrides"], *words]}
+    entries = []
+    for entry in cell.config["lineup"]["entries"]:
+        folder = folders.get(str(entry.get("name")))
+        words = [] if folder is None else [override(key, folder)]
+        entries.append({**entry, "overrides": [*entry["overrides"], *words]})
+    return cell.entering(entries)
 
 
 MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one

@@ -28,7 +28,7 @@ from sim.report.league import (
     rank_over_all,
 )
 from sim.report.page_table import claims_csv, claims_markdown, measured, page_markdown
-from sim.report.standings import Ranking, Setting, beside_agents, standings
+from sim.report.standings import Ranking, beside_agents, standings
 from sim.report.table_text import table_text, write_markdown
 
 if TYPE_CHECKING:
@@ -107,14 +107,10 @@ def _write_comparison(
     write_comparison_csv(folder / "comparison.csv", rows)
     text = table_text(settings, ours=ours, confidence=confidence)
     write_markdown(folder / "comparison.md", text)
-    if _bars(settings) <= MOST_BARS:
+    if sum(len(each.standings) for each in settings) <= MOST_BARS:
         jct_bars(settings, path=folder / "jct_bars.png", confidence=confidence)
     else:
         log.info("jct_bars.png left out: more than %d bars; see league.png", MOST_BARS)
-
-
-def _bars(settings: Sequence[Setting]) -> int:
-    return sum(len(setting.standings) for setting in settings)
 
 
 def _write_ranks(folder: Path, league: League, rankings: dict[str, Ranking | None]) -> None:

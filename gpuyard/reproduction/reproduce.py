@@ -81,11 +81,7 @@ def _put_table(launch: Launch, experiment: str) -> None:
     print(f"the table is in {page}")
 
 
-def _as_it_is(cell: Cell) -> Cell:
-    return cell
-
-
-def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> None:
+def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = lambda cell: cell) -> None:
     """Plan every cell, run what is missing, write, print.
 
     `prepared` may give a cell what its file cannot name, such as policies trained just now.
@@ -104,11 +100,14 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     launch.begin(RESULT_FILES, assumed=_assumed(planned))
     rows, failures = run_missing(planned, launch.folder, jobs=config["jobs"])
-    _tell_failures(launch, failures)
+    path = launch.folder / FAILURES
+    path.unlink(missing_ok=True)  # of an earlier run
+    if failures:
+        path.write_text("\n".join(failures), encoding="utf-8")
     if failures and (failed != "skip" or not any(rows)):
         raise GpuYardError(
-            f"{len(failures)} of {len(planned)} runs failed, which {launch.folder / FAILURES} "
-            f"tells; the others are stored (failed=skip makes tables of them)"
+            f"{len(failures)} of {len(planned)} runs failed, which {path} tells; the others are "
+            f"stored (failed=skip makes tables of them)"
         )
     done = [(p, ComparisonRow(p.labelled(row.labels), row.metrics))
             for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
@@ -176,14 +175,6 @@ def _planned(
     planned = plan_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
     log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
     return found, planned
-
-
-def _tell_failures(launch: Launch, failures: list[str]) -> None:
-    """Write failures.txt, or remove an older one."""
-    path = launch.folder / FAILURES
-    path.unlink(missing_ok=True)
-    if failures:
-        path.write_text("\n".join(failures), encoding="utf-8")
 
 
 def show_list() -> None:

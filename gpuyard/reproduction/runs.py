@@ -7,7 +7,7 @@ import json
 import logging
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -109,8 +109,10 @@ def run_missing(
     missing = sum(map(len, places.values()))
     log.info("%d runs, %d of them done before", len(planned), len(planned) - missing)
     failures = []
+    batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
+    ended = in_processes(partial(_run_stored, play), batches, processes)
     with RunCount("reproducing", len(planned), done=len(planned) - missing) as count:
-        for done in _ended(todo, processes, play):
+        for done in chain.from_iterable(ended):
             for place in places[done.part]:
                 run = planned[place]
                 count.tell(run.cell)
@@ -142,13 +144,6 @@ def _told(run: Planned, error: str) -> str:
     where = f"{task.contender.place}, {agents}{run.cell}, {task.part} window {task.window}"
     log.error("failed: %s: %s", where, error.strip().splitlines()[-1])
     return f"{where}\n{error}"
-
-
-def _ended(todo: Mapping[Task, Path], processes: int, play: Play) -> Iterator[Done]:
-    """Runs as they end, in no particular order."""
-    batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
-    call = partial(_run_stored, play)
-    yield from chain.from_iterable(in_processes(call, batches, processes))
 
 
 def _run_stored(play: Play, batch: Sequence[Run]) -> list[Done]:

@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 LEVEL = 0.05  # of the tests that count as significant
 TRAINED, CHECKPOINT, DONE, POLICY = "trained", "checkpoint", "trained", "policy"
+SMALL = ("topology", "workload.num_jobs")  # what trainings take of `debug`
 
 
 def run(launch: Launch) -> None:
@@ -90,21 +91,16 @@ def _policy(launch: Launch, name: str, told: Mapping[str, Any], words: Asked) ->
         from gpuyard.training.topdrl_training import train  # torch and ray
 
         folder.mkdir(parents=True, exist_ok=True)
-        overrides = [*told["overrides"], *_quick(told, words.debug)]
+        overrides = [*told["overrides"]]
+        if words.debug is not None:  # on its cluster and few jobs, all of them generated
+            small = [w for w in debug_overrides(words.debug) if key_of(w) in SMALL]
+            overrides += ["workload=topdrl_york", *small, "validation_windows=1", *told["quick"]]
         if (folder / CHECKPOINT).is_dir():
             overrides.append(override("resume", folder))
         log.info("training %s in %s", name, folder)
         train(resolve(composed_of("train_topdrl", overrides)), folder)
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)  # of an earlier policy
     return folder / POLICY
-
-
-def _quick(told: Mapping[str, Any], debug: str | None) -> list[str]:
-    """Training on the cluster and the few jobs of `debug`, all of them generated."""
-    if debug is None:
-        return []
-    words = [w for w in debug_overrides(debug) if key_of(w) in ("topology", "workload.num_jobs")]
-    return ["workload=topdrl_york", *words, "validation_windows=1", *told["quick"]]
 
 
 def _planned(
@@ -176,7 +172,6 @@ SHOWN = {  # metric -> heading, format
 }
 JUDGED = "throughput_tflops"
 TEST_COLUMNS = ("cell", "against", "role", "pairs", "ratio", "low", "high", "p", "p_holm")
-Rows = Mapping[str, Mapping[str, list[ComparisonRow]]]  # cell -> scheduler -> runs by unit
 
 
 def write_report(
@@ -189,7 +184,9 @@ def write_report(
 ) -> TableText:
     """Write comparison.csv, tests.csv, throughput.md, figures; return the tables."""
     write_comparison_csv(folder / "comparison.csv", [row for _, row in found])
-    rows = _by_cell(found)
+    rows: dict[str, dict[str, list[ComparisonRow]]] = {}  # cell -> scheduler -> runs by unit
+    for cell, row in found:
+        rows.setdefault(cell, {}).setdefault(row.labels.scheduler, []).append(row)
     tests = [
         test
         for cell, of in rows.items()
@@ -210,13 +207,6 @@ def write_report(
     text = TableText(headers, blocks, _verdict(tests, str(node["claim"]), ours))
     write_markdown(folder / "throughput.md", text, first=f"# {node['title']}\n")
     return text
-
-
-def _by_cell(found: Sequence[tuple[str, ComparisonRow]]) -> Rows:
-    rows: dict[str, dict[str, list[ComparisonRow]]] = {}
-    for cell, row in found:
-        rows.setdefault(cell, {}).setdefault(row.labels.scheduler, []).append(row)
-    return rows
 
 
 def _interval(runs: Sequence[ComparisonRow], metric: str, confidence: float) -> Interval:

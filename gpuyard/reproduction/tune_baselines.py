@@ -6,7 +6,6 @@ Finished runs are kept, as by `reproduce.py`.
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,14 +117,9 @@ def _spread(cell: Cell) -> Cell:
         if not name:
             raise ConfigError(f"lineup.entries[{number}] has no name; tuning needs one for it")
         for chosen in sweeps(words):
-            entries.append(
-                {
-                    **entry,
-                    "overrides": list(chosen),
-                    "name": name + BETWEEN + _setting(chosen, words),
-                }
-            )
-    return replace(cell, config={**cell.config, "lineup": {"entries": entries}})
+            told = name + BETWEEN + _setting(chosen, words)
+            entries.append({**entry, "overrides": list(chosen), "name": told})
+    return cell.entering(entries)
 
 
 def _setting(chosen: Sequence[str], words: Sequence[str]) -> str:

@@ -198,7 +198,8 @@ class Board:
                 return Verdict(None, f"{asked.job} runs already, says the state that was told")
             mates = self._decider.places.beside((runs.placement or [0])[0])
             nodes = [name for name in nodes if name in mates]  # a gang stays in its partition
-            asked = replace(asked, job=asked.pod, pods=1, partition=self._partition(runs))
+            partition = int(self._decider.places.owner[(runs.placement or [0])[0]])
+            asked = replace(asked, job=asked.pod, pods=1, partition=partition)
         held = self._held.get(asked.job)
         if held is not None and is_void(held, asked, set(nodes).difference(state.away)):
             del self._held[asked.job]
@@ -246,9 +247,6 @@ class Board:
         there = self._decider.places.servers_of(runs).get(server, 0)
         there += sum(each.gpus for each in self._sent_to(runs.id) if each.slots == [server])
         return Replaces(runs.id, server, there + held.gpus)
-
-    def _partition(self, runs: RunningJob) -> int:
-        return int(self._decider.places.owner[(runs.placement or [0])[0]])
 
     def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
         """Ask the scheduler for the job of a pod."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, most_workers
-from gpuyard.launch.errors import nearest
+from gpuyard.launch.errors import instead
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from gpuyard.serving.places import SHOWN, Places, named
 from marl.env.world import World
@@ -161,8 +161,7 @@ class Setter:
     def _profile_row(self, name: str, where: str) -> int:
         row = self._row_of.get(name)
         if row is None:
-            near = nearest(name, self._names)
-            hint = f"did you mean {near}?" if near else f"one of {', '.join(self._names[:SHOWN])}"
+            hint = instead(name, self._names, f"one of {', '.join(self._names[:SHOWN])}")
             raise RequestError(f"{where} is {name!r}, which is no profile; {hint} (GET /cluster)")
         return row
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from gpuyard.launch.errors import nearest
+from gpuyard.launch.errors import instead
 from gpuyard.serving.forms import RequestError, RunningJob, WaitingJob
 from marl.env.world import World
 from sim.arrays import BoolArray, IntArray
@@ -183,8 +183,7 @@ class Places:
         """
         found = self._server_of.get(name)
         if found is None:
-            near = nearest(name, self.names)
-            hint = f"did you mean {near}?" if near else "GET /cluster lists them; leave out others"
+            hint = instead(name, self.names, "GET /cluster lists them; leave out others")
             raise RequestError(f"{where}: there is no server {name!r}; {hint}")
         return found
 

@@ -224,7 +224,10 @@ def main(cfg: DictConfig) -> None:
         "real": names[0], "generated": names[1], "jobs": len(real), "draws": len(draws),
         "part": config["part"], "seed": config["seed"],
     }  # fmt: skip
-    _write(launch.folder, distances, about)
+    told = pd.DataFrame([asdict(each) | {"over_floor": each.over_floor} for each in distances])
+    table = told[list(COLUMNS)].to_csv(index=False)
+    write_atomically(launch.folder / "likeness.csv", table.encode())
+    write_atomically(launch.folder / "likeness.json", likeness_json(distances, about).encode())
     trace_page(real, draws[0], names=names, path=launch.folder / "likeness.png")
     table_console().print(_table(distances, names), NOTE)
     print(f"results in {launch.folder}")
@@ -239,12 +242,6 @@ def _draws(config: Mapping[str, Any], jobs: int) -> list[JobSample]:
     seeds = range(config["seed"], config["seed"] + (config["draws"] if generated else 1))
     tables = (jobs_of(config, "generated", part=None, seed=seed) for seed in seeds)
     return [JobSample.of(table, section["name"]) for table in tables]
-
-
-def _write(folder: Path, distances: Sequence[Distance], about: dict[str, Any]) -> None:
-    told = pd.DataFrame([asdict(each) | {"over_floor": each.over_floor} for each in distances])
-    write_atomically(folder / "likeness.csv", told[list(COLUMNS)].to_csv(index=False).encode())
-    write_atomically(folder / "likeness.json", likeness_json(distances, about).encode())
 
 
 def _table(distances: Sequence[Distance], names: tuple[str, str]) -> Table:

@@ -23,7 +23,7 @@ from sim.errors import TraceError, check_numbers, override
 from sim.files import write_atomically
 from sim.jobs import JobTable
 from sim.traces.csv_reader import TRAITS, trace_csv
-from sim.traces.fit_parts import OutcomeShares, Owners, fit_owners, shares_in
+from sim.traces.fit_parts import OutcomeShares, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
 from sim.traces.generator import generate
 from sim.traces.likeness import JobSample
@@ -160,7 +160,6 @@ def _tables(found: Shape) -> tuple[Table, Table]:
 
 
 RULES = {**SEED, "duration_parts": (True, 1), "default_jobs": (True, 1)}
-HOUR_S = 3600.0
 FITTED = ("user", "vc", "outcome")  # of the columns that a trace need not have
 log = logging.getLogger(__name__)
 
@@ -185,8 +184,13 @@ def fit_generator(cfg: DictConfig) -> None:
     if out.suffix != ".yaml":
         raise ConfigError(f"out is {out}; its name must end in .yaml")
     launch.begin()
+    part = f", part {config['part']}" if config["part"] else ""
+    heading = (
+        f"Generated jobs with the figures of {len(jobs):,} jobs of {config['workload']['name']}"
+        f"{part}, fitted by scripts/fit_generator.py."
+    )
     text = workload_yaml(
-        spec, name=config["name"], heading=_heading(config, jobs), num_jobs=config["default_jobs"]
+        spec, name=config["name"], heading=(heading,), num_jobs=config["default_jobs"]
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, text.encode())
@@ -204,11 +208,12 @@ def spec_of(config: Mapping[str, Any], jobs: JobTable, clock: datetime | None) -
         TraceError: there are too few jobs, or no odds give the outcomes.
     """
     workload = config["workload"]
+    told = {key: value for key, value in config["owners"].items() if value is not None}
     return fit_spec(
         JobSample.of(jobs, str(workload.get("path", workload["name"])), "a fit"),
         first_hour=_first_hour(config["first_submit"], clock),
         duration_parts=config["duration_parts"],
-        owners=_owners(config["owners"], jobs),
+        owners=replace(fit_owners(jobs.identity), **told),
         outcomes=_outcomes(config["outcomes"], jobs),
         rng=np.random.default_rng(config["seed"]),
     )
@@ -228,13 +233,6 @@ def _first_hour(text: str | None, clock: datetime | None) -> float:
     return clock.weekday() * 24.0 + clock.hour + (clock.minute * 60 + clock.second) / HOUR_S
 
 
-def _owners(given: Mapping[str, Any], jobs: JobTable) -> Owners:
-    return replace(
-        fit_owners(jobs.identity),
-        **{key: value for key, value in given.items() if value is not None},
-    )
-
-
 def _outcomes(given: Mapping[str, Any], jobs: JobTable) -> OutcomeShares | None:
     """The user's shares, else the trace's."""
     if (given["of_jobs"] is None) != (given["of_work"] is None):
@@ -245,11 +243,3 @@ def _outcomes(given: Mapping[str, Any], jobs: JobTable) -> OutcomeShares | None:
         return None
     work_gpu_s = jobs.num_gpus * np.maximum(jobs.duration_s, 1.0)
     return shares_in(jobs.fates.outcome, work_gpu_s.astype(np.float64))
-
-
-def _heading(config: Mapping[str, Any], jobs: JobTable) -> tuple[str, ...]:
-    part = f", part {config['part']}" if config["part"] else ""
-    return (
-        f"Generated jobs with the figures of {len(jobs):,} jobs of {config['workload']['name']}"
-        f"{part}, fitted by scripts/fit_generator.py.",
-    )

@@ -1,6 +1,6 @@
 """Co-location models: `scripts/fit_interference.py` fits them, `judge_mixes.py` tries mixes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, Rules, check_flags, check_plain
+from gpuyard.launch.build import SEED, Rules, check_flags, check_plain, check_texts
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
@@ -76,7 +76,12 @@ def fit_interference(cfg: DictConfig) -> None:
     remove_report(launch.folder)
     print(_source(fitted, choice))
     with RunCount("fitting", _steps(sets, asked, choice), unit="steps") as count:
-        report = _held_out(choice, count.tell) if choice.with_folds else None
+        report = None
+        if choice.with_folds:
+            report = fit_and_report(
+                data_dir=choice.data_dir, seed=choice.seed, folds=choice.folds,
+                names=choice.data_sets, models=choice.models, done=count.tell,
+            )  # fmt: skip
         models = partial(fresh_models, choice.seed, choice.models)
         scores = score(asked, sets, models, done=count.tell)
     folds = _of_folds(sets, report)
@@ -110,12 +115,10 @@ def _choice(config: dict[str, Any], *, given: bool) -> Choice:
     )
 
 
-def _names(key: str, value: object) -> list[str] | None:
+def _names(key: str, value: Any) -> list[str] | None:
     """A list of texts, or None."""
-    if value is None:
-        return None
-    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-        raise ConfigError(f"{key} is {value!r}; give a list like [a,b] with a name at least")
+    if value is not None:
+        check_texts(key, value, "like [a,b] with a name at least", empty=False)
     return value
 
 
@@ -143,17 +146,6 @@ def _steps(sets: dict[str, DataSet], asked: dict[str, Asked], choice: Choice) ->
             steps += models * len(splits(rows, data.solos, folds=choice.folds, seed=choice.seed))
         steps += 1  # tables for the simulator
     return steps
-
-
-def _held_out(choice: Choice, done: Callable[[str], None]) -> FitReport:
-    return fit_and_report(
-        data_dir=choice.data_dir,
-        seed=choice.seed,
-        folds=choice.folds,
-        names=choice.data_sets,
-        models=choice.models,
-        done=done,
-    )
 
 
 def _of_folds(sets: dict[str, DataSet], report: FitReport | None) -> Results:

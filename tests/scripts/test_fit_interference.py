@@ -90,7 +90,7 @@ def test_files_and_folds_together(done, new_rows):
         ("folds=1", "folds is 1"),
         ("data_dir=no.csv", "no.csv"),
         ("models=[learnt]", "did you mean 'learned'"),
-        ("models=learned", "models is 'learned'; give a list like [a,b]"),
+        ("models=learned", "models is 'learned'; it must be a list like [a,b]"),
         ("eval.rows=none.csv", "none.csv: no such file"),
     ],
 )
