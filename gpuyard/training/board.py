@@ -9,9 +9,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hydra.core.global_hydra import GlobalHydra
@@ -25,7 +26,7 @@ from gpuyard.launch.terminal import clock_text, error_console, phase_bars
 from marl.rllib.checkpoint import FOLDER, JUDGED, checkpoints
 from marl.training.spec import CheckpointError, TrainingError
 from sim.errors import GpuYardError
-from sim.files import csv_text, write_atomically
+from sim.files import csv_text, known_cells, write_atomically
 from sim.report.run_folder import Record
 
 if TYPE_CHECKING:
@@ -64,12 +65,8 @@ def write_rows(
     folder: Path, columns: Sequence[str], rows: Sequence[Mapping[str, float | None]]
 ) -> None:
     """Write the learning curve, whole or not at all; a cell is empty where there is no number."""
-    known = [[_cell(row.get(name)) for name in columns] for row in rows]
+    known = (known_cells(row.get(name) for name in columns) for row in rows)
     write_atomically(folder / CURVE, csv_text(columns, known).encode())
-
-
-def _cell(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
 
 
 def adopted(earlier: Path, folder: Path) -> list[dict[str, Any]] | None:
@@ -125,26 +122,40 @@ def _number(cell: str) -> float | None:
     return int(cell) if cell.isdigit() else float(cell)
 
 
-class Logger(Protocol):
+@dataclass(frozen=True)
+class Logger:
     """Takes the rows of learning_curve.csv."""
+
+    put: Callable[[dict[str, float], int], object]  # numbers by name, and the iteration
+    close: Callable[[], object]
 
     def write(self, row: Mapping[str, float | None]) -> None:
         """Numbers of one iteration, under their names there; NaN is left out."""
-
-    def close(self) -> None:
-        """Finish."""
+        known = {
+            name: float(value)
+            for name, value in row.items()
+            if name != "iteration" and value is not None and not math.isnan(value)
+        }
+        self.put(known, int(row["iteration"] or 0))
 
 
 def logger_of(name: str, folder: Path, first: int, config: Mapping[str, Any]) -> Logger:
-    """The logger of that name; `first` as in `Board`, `config` is shown beside the numbers.
+    """The logger of that name.
+
+    Args:
+        name: one of PACKAGES.
+        folder: of the run.
+        first: iteration of the first row; a resumed run drops later ones of earlier starts.
+        config: shown beside the numbers.
 
     Raises:
         ConfigError: a service refuses, for want of a login or of a place for example.
     """
-    if name not in SERVICES:
-        return Board(folder, first) if name == BOARD else Nowhere()
+    if name not in SERVICES:  # of `csv` learning_curve.csv is all
+        nothing = Logger(lambda *_: None, lambda: None)
+        return _board(folder, first) if name == BOARD else nothing
     try:
-        return Wandb(folder, config) if name == "wandb" else Mlflow(folder, config)
+        return (_wandb if name == "wandb" else _mlflow)(folder, dict(config))
     except Exception as error:  # of classes of their own
         raise ConfigError(
             f"logger={name} cannot begin ({' '.join(str(error).split())}); set its environment "
@@ -152,89 +163,40 @@ def logger_of(name: str, folder: Path, first: int, config: Mapping[str, Any]) ->
         ) from error
 
 
-class Board:
+def _board(folder: Path, first: int) -> Logger:
     """One event file a start; a resumed run adds another, which replaces what it does again."""
+    from tensorboardX import SummaryWriter  # only trainings need it
 
-    def __init__(self, folder: Path, first: int) -> None:
-        """`first`: the iteration of the first row; later ones of earlier starts are dropped."""
-        from tensorboardX import SummaryWriter  # only trainings need it
+    writer = SummaryWriter(str(folder / BOARD), purge_step=first, flush_secs=FLUSH_EVERY_S)
 
-        path = str(folder / BOARD)
-        self._writer = SummaryWriter(path, purge_step=first, flush_secs=FLUSH_EVERY_S)
+    def put(known: dict[str, float], iteration: int) -> None:
+        for name, value in known.items():
+            writer.add_scalar(name, value, iteration)
 
-    def write(self, row: Mapping[str, float | None]) -> None:
-        """As scalars."""
-        for name, value in _known(row).items():
-            self._writer.add_scalar(name, value, _step(row))
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._writer.close()
+    return Logger(put, writer.close)
 
 
-class Wandb:
+def _wandb(folder: Path, config: dict[str, Any]) -> Logger:
     """One run of Weights & Biases; the same folder goes on with the same one."""
+    import wandb
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """Begin, or go on."""
-        import wandb
-
-        name = folder.name
-        self._run = wandb.init(
-            project=PROJECT, name=name, id=name, resume="allow", dir=str(folder),
-            config=dict(config),
-        )  # fmt: skip
-
-    def write(self, row: Mapping[str, float | None]) -> None:
-        """As metrics."""
-        self._run.log(_known(row), step=_step(row))
-
-    def close(self) -> None:
-        """Send what is left."""
-        self._run.finish()
+    run = wandb.init(
+        project=PROJECT, name=folder.name, id=folder.name, resume="allow", dir=str(folder),
+        config=config,
+    )  # fmt: skip
+    return Logger(lambda known, iteration: run.log(known, step=iteration), run.finish)
 
 
-class Mlflow:
+def _mlflow(folder: Path, config: dict[str, Any]) -> Logger:
     """A run of MLflow, where its environment variables say."""
+    import mlflow
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """Begin."""
-        import mlflow
-
-        self._mlflow = mlflow
-        mlflow.set_experiment(PROJECT)
-        mlflow.start_run(run_name=folder.name)
-        mlflow.log_dict(dict(config), "config.yaml")
-
-    def write(self, row: Mapping[str, float | None]) -> None:
-        """As metrics."""
-        self._mlflow.log_metrics(_known(row), step=_step(row))
-
-    def close(self) -> None:
-        """End it."""
-        self._mlflow.end_run()
-
-
-class Nowhere:
-    """learning_curve.csv is written anyway."""
-
-    def write(self, row: Mapping[str, float | None]) -> None:
-        """Nothing more."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-def _step(row: Mapping[str, float | None]) -> int:
-    return int(row["iteration"] or 0)
-
-
-def _known(row: Mapping[str, float | None]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in row.items()
-        if name != "iteration" and value is not None and not math.isnan(value)
-    }
+    mlflow.set_experiment(PROJECT)
+    mlflow.start_run(run_name=folder.name)
+    mlflow.log_dict(config, "config.yaml")
+    return Logger(
+        lambda known, iteration: mlflow.log_metrics(known, step=iteration), mlflow.end_run
+    )
 
 
 HOUR_S = 3600.0

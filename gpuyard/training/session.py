@@ -151,9 +151,8 @@ class Training:
         if jct_s < self.best_s:
             self.best_s = jct_s
             save_policy(self.folder / POLICY, policy, self.spec, self.rules)
-            note_judgement(
-                self.folder / POLICY, jct_s, self._setting
-            )  # last: too high does no harm
+            # Last: too high a note does no harm.
+            note_judgement(self.folder / POLICY, jct_s, self._setting)
         return jct_s
 
     def record(self, iteration: Iteration | None, eval_jct_s: float | None) -> None:

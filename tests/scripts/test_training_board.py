@@ -37,7 +37,7 @@ def scalars(folder: Path) -> list[tuple[int, str, float]]:
 
 
 def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(training_board, tmp_path: Path):
-    board = training_board.Board(tmp_path, 0)
+    board = training_board.logger_of("tensorboard", tmp_path, 0, {})
     board.write({"iteration": 0, "eval_jct_mean_s": 9000.0, "return_mean": None})
     board.write({"iteration": 1, "eval_jct_mean_s": math.nan, "return_mean": -2.5})
     board.close()
@@ -45,7 +45,7 @@ def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(training_board, tmp
 
 
 def test_a_later_start_says_from_where_it_replaces(training_board, tmp_path: Path):
-    board = training_board.Board(tmp_path, 7)
+    board = training_board.logger_of("tensorboard", tmp_path, 7, {})
     board.write({"iteration": 7, "entropy": 1.0})
     board.close()
     (path,) = (tmp_path / BOARD).iterdir()
