@@ -168,7 +168,6 @@ class FitReport:
     errors: dict[str, Errors]  # data set, or "set/GPU type" -> split -> model -> measures
     memory: dict[str, dict[str, dict[str, float]]]  # data set -> split -> `fit_measures`
     saved: SavedModel
-    source: str  # "measured" or "generated", of what is saved
 
 
 def fit_and_report(
@@ -218,7 +217,7 @@ def fit_and_report(
     told = [name for name in SAVED if models is None or name in models or name == SAVED[0]]
     saved = saved_model(first, told, seed=seed, folds=folds, keep_observed=True)
     done("tables for the simulator")
-    return FitReport(sets, judged, errors, memory, saved, first.source)
+    return FitReport(sets, judged, errors, memory, saved)
 
 
 def _about(name: str, done: Callable[[str], None]) -> Callable[[str], None]:

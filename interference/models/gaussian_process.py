@@ -137,16 +137,15 @@ class GaussianProcessModel(ScaledModel):
         mean, sd = np.zeros((2, len(encoded.share)))
         for first in range(0, len(mean), BLOCK):
             block = np.arange(first, min(first + BLOCK, len(mean)))
-            mean[block], sd[block] = self._posterior(encoded.take(block))
+            asked = encoded.take(block)
+            with torch.no_grad():
+                cross = Likeness(asked, self._fitted).covariance(self._ln)
+                own = torch.diagonal(Likeness(asked, asked).covariance(self._ln))
+                explained = torch.linalg.solve_triangular(self._root, cross.T, upper=False)
+                variance = own - explained.square().sum(dim=0) + self._ln["noise"].exp()
+            mean[block] = (cross @ self._weights).numpy()
+            sd[block] = variance.clamp(min=JITTER).sqrt().numpy()
         return mean, sd
-
-    def _posterior(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
-        with torch.no_grad():
-            cross = Likeness(encoded, self._fitted).covariance(self._ln)
-            own = torch.diagonal(Likeness(encoded, encoded).covariance(self._ln))
-            explained = torch.linalg.solve_triangular(self._root, cross.T, upper=False)
-            variance = own - explained.square().sum(dim=0) + self._ln["noise"].exp()
-            return (cross @ self._weights).numpy(), variance.clamp(min=JITTER).sqrt().numpy()
 
 
 def _tuned(encoded: Encoded, target: Tensor) -> dict[str, Tensor]:
@@ -160,21 +159,18 @@ def _tuned(encoded: Encoded, target: Tensor) -> dict[str, Tensor]:
     )
 
     def loss() -> Tensor:
+        """Negative ln of the density."""
         search.zero_grad()
-        value = _negative_log_density(likeness, ln, target)
+        root = _root(likeness.covariance(ln), ln["noise"])
+        whitened = torch.linalg.solve_triangular(root, target[:, None], upper=False)
+        fit = 0.5 * whitened.square().sum() + torch.log(torch.diagonal(root)).sum()
+        away = torch.stack([(ln[name] - start) / PRIOR_WIDTH for name, start in START.items()])
+        value = fit + 0.5 * away.square().sum()
         value.backward()
         return value
 
     search.step(loss)
     return {name: value.detach() for name, value in ln.items()}
-
-
-def _negative_log_density(likeness: Likeness, ln: dict[str, Tensor], target: Tensor) -> Tensor:
-    root = _root(likeness.covariance(ln), ln["noise"])
-    whitened = torch.linalg.solve_triangular(root, target[:, None], upper=False)
-    fit = 0.5 * whitened.square().sum() + torch.log(torch.diagonal(root)).sum()
-    away = torch.stack([(ln[name] - start) / PRIOR_WIDTH for name, start in START.items()])
-    return fit + 0.5 * away.square().sum()
 
 
 def _root(covariance: Tensor, ln_noise: Tensor) -> Tensor:

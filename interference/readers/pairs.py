@@ -5,10 +5,9 @@ were measured while two jobs ran: they are outcomes, and are not read. All featu
 single runs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,16 +15,16 @@ from interference.readers.table import (
     Sides,
     Table,
     both_sides,
-    co_rows_of,
     file_of,
     in_the_file,
+    pair_numbers,
     profile_name,
     read_table,
     solo_profiles,
     told_at,
 )
-from interference.rows import CoRows, SoloProfiles, check_profiled
-from sim.arrays import BoolArray, TextArray
+from interference.rows import CoRows, SoloProfiles, check_profiled, co_rows
+from sim.arrays import BoolArray, TextArray, objects
 
 
 def _checked(
@@ -34,8 +33,10 @@ def _checked(
     solos: SoloProfiles,
     told: tuple[Mapping[str, tuple[str, str]], Path],
     *,
+    source: str,
+    gpu_type: Sequence[str],
+    sharing: str = "gpu",
     feasible: BoolArray | None = None,
-    **facts: Any,
 ) -> CoRows:
     """The sides of a file's pairs as rows, every job of which has a solo profile.
 
@@ -44,12 +45,25 @@ def _checked(
         table: the file.
         solos: runs alone.
         told: the file's own names of columns, and the file of the runs alone, for messages.
+        source: of all rows.
+        gpu_type: of the lines.
+        sharing: of all rows.
         feasible: of the lines; None: all fit.
-        facts: as `co_rows_of` takes them.
     """
-    fits = np.ones(len(table), dtype=np.bool_) if feasible is None else feasible
-    with told_at(lambda row: table.place(int(sides.line[row])), in_the_file(sides, *told)):
-        rows = co_rows_of(sides, split=table.texts("split"), feasible=fits, **facts)
+    line, split = sides.line, table.texts("split")
+    with told_at(lambda row: table.place(int(line[row])), in_the_file(sides, *told)):
+        rows = co_rows(
+            source=source,
+            gpu_type=objects(gpu_type)[line],
+            sharing=sharing,
+            group=pair_numbers(sides, gpu_type, split),
+            split=split[line],
+            victim=sides.victim,
+            aggressors=[(name,) for name in sides.aggressor],
+            norm_speed=sides.norm_speed,
+            feasible=True if feasible is None else feasible[line],
+            measured=sides.measured,
+        )
         check_profiled(rows, solos)
     return rows
 

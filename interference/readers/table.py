@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.rows import SOLO_TYPES, CoRows, Fault, RowFault, SoloProfiles, co_rows
+from interference.rows import SOLO_TYPES, Fault, RowFault, SoloProfiles
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 from sim.errors import PhysicsError, TraceError, nearest
 from sim.traces.text_table import read_text
@@ -269,31 +269,6 @@ def in_the_file(
         return f"{told})"
 
     return words
-
-
-def co_rows_of(
-    sides: Sides,
-    *,
-    source: str,
-    gpu_type: Sequence[str],
-    split: TextArray,
-    feasible: BoolArray,
-    sharing: str = "gpu",
-) -> CoRows:
-    """The sides as rows; `gpu_type`, `split` and `feasible` are of the file's lines."""
-    line = sides.line
-    return co_rows(
-        source=source,
-        gpu_type=objects(gpu_type)[line],
-        sharing=sharing,
-        group=pair_numbers(sides, gpu_type, split),
-        split=split[line],
-        victim=sides.victim,
-        aggressors=[(name,) for name in sides.aggressor],
-        norm_speed=sides.norm_speed,
-        feasible=feasible[line],
-        measured=sides.measured,
-    )
 
 
 NUMBERS = tuple(name for name, kind in SOLO_TYPES.items() if kind is np.float64)

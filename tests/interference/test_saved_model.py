@@ -131,7 +131,7 @@ def test_fit_without_measured_rows(tmp_path):
     report = fit_and_report(
         data_dir=tmp_path / "nothing", seed=0, folds=2, models=["constant", "linear"]
     )
-    assert report.source == "generated"
+    assert report.saved.source == "generated"
     by_model = report.errors["generated"]["pair"]
     assert by_model["linear"]["mae"] < 0.8 * by_model["constant"]["mae"]
     save_model(report.saved, tmp_path / "model.json")
