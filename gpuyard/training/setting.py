@@ -16,6 +16,7 @@ from gpuyard.launch.build import (
     check_choice,
     check_count,
     check_plain,
+    check_texts,
     resolve,
     section,
 )
@@ -49,6 +50,7 @@ from gpuyard.training.windows import (
     source_of,
     standards_of,
 )
+from marl.env import SPEC
 from marl.env.layout import CodecRules
 from marl.env.world import TRAIN_PHYSICS
 from marl.policy import policy_folder
@@ -81,9 +83,7 @@ def check_learns(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_choice(config, "learns", (SCORE, NETWORK))
-    hide = config["hide"]
-    if not (isinstance(hide, list) and all(isinstance(name, str) for name in hide)):
-        raise ConfigError(f"hide is {hide!r}; it must be a list of columns, like [prolongs]")
+    check_texts("hide", config["hide"], "of columns, like [prolongs]")
     estimator = config["algo"].get("estimator")
     if estimator not in ESTIMATORS:
         raise ConfigError(f"algo is none of {', '.join(ESTIMATORS)}; train.py learns by others")
@@ -331,8 +331,6 @@ def policy_in(config: Mapping[str, Any], name: object) -> Path | None:
     """The folder of the policy of this name or path, where networks are learned."""
     if config["learns"] != NETWORK:
         return None
-    from marl.policy.build import SPEC  # torch
-
     folder = policy_folder(str(name))
     return folder if (folder / SPEC).is_file() else None
 

@@ -45,9 +45,7 @@ class CodecRules:
     window: int  # waiting jobs an agent sees, by predicted work left (see docs/agents.md)
     only_placeable: bool  # forward only to where the gang could start at once
     sharing: bool  # whether agents may share GPUs
-    patience_s: (
-        float  # a job this old that fits compactly on empty GPUs now must not be kept waiting
-    )
+    patience_s: float  # who is this old and fits compactly on empty GPUs must not be kept waiting
     # Policies of before know none of these choices.
     alone: bool = False  # see and reach the own partition only
     blind_peers: bool = False  # may send jobs to other partitions, but see nothing of them

@@ -17,6 +17,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 
+from marl.env import SPEC, WEIGHTS, write_policy
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.families import layered_graph, random_graph
 from sim.dag.list_scheduling import NEAREST, Lanes, first_gap, heft, nearest_gpus, new_lanes, put
@@ -329,7 +330,6 @@ class PlacementNetwork(nn.Module):
 
 
 FORMAT = 1
-WEIGHTS, SPEC = "policy.pt", "policy.json"
 COMMAND = "python scripts/train_worl.py"
 
 
@@ -339,13 +339,7 @@ class PlanPolicyError(GpuYardError):
 
 def save_plan_policy(folder: Path, weights: dict[str, torch.Tensor], hidden: int) -> None:
     """Write weights, then sizes; each file appears whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{WEIGHTS}.part"
-    torch.save({key: value.detach().cpu() for key, value in weights.items()}, part)
-    part.replace(folder / WEIGHTS)
-    part = folder / f"{SPEC}.part"
-    part.write_text(json.dumps({"format": FORMAT, "hidden": hidden}), encoding="utf-8")
-    part.replace(folder / SPEC)
+    write_policy(folder, weights, {"format": FORMAT, "hidden": hidden})
 
 
 def load_plan_policy(folder: Path) -> PlacementNetwork:

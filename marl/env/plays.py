@@ -17,23 +17,15 @@ from sim.scoring.scratch import Mind, Scratch, scratch_of
 from sim.view import ClusterView, state_of
 
 FIXED = ("state", "job", "belief")  # of the scratch: forks keep them, or have their own state
-# Shapes of what these rules do not show.
-ABSENT = {
-    "suspensions": (0, 0, 0),
-    "all_gpus": (0, 0, 0, 0),
-    "all_servers": (0, 0, 0),
-    "all_racks": (0, 0),
-}
-DTYPES = {
-    "server_rack": np.int64,
-    "all_racks": np.int64,
-    "action_mask": np.int8,
-}  # the others are float32
+# Axes of what these rules do not show.
+ABSENT = {"suspensions": 3, "all_gpus": 4, "all_servers": 3, "all_racks": 2}
+# The others are float32.
+DTYPES = {"server_rack": np.int64, "all_racks": np.int64, "action_mask": np.int8}
 
 
 def blank_buffers(layout: Layout, *many: int) -> Buffers:
     """Buffers of zeros; with `many`, arrays of so many."""
-    shapes = ABSENT | layout.shapes()
+    shapes = {key: (0,) * axes for key, axes in ABSENT.items()} | layout.shapes()
     return Buffers(
         **{
             key: np.zeros((*many, *shapes[key]), DTYPES.get(key, np.float32))
@@ -182,13 +174,6 @@ class Rounds:
         if self._play is not None:
             open_epoch(self._play)
 
-    def fork(self, view: ClusterView) -> "Rounds":
-        """The same turn in `view`, that of a fork of the run."""
-        twin = Rounds(layout=self.layout, rules=self.rules)
-        twin._play = forked(self.play(view), state_of(view), blank_buffers(self.layout))
-        twin._links = self._links
-        return twin
-
     def play(self, view: ClusterView) -> Play:
         """State, memory and buffers as compiled code takes them."""
         if self._play is None:
@@ -197,18 +182,6 @@ class Rounds:
             link(self._play)
             self._links = LinkSight(view, self.layout) if self.layout.edges else None
         return self._play
-
-    @property
-    def window(self) -> IntArray:
-        """(w,) jobs that the agent of this turn sees, in order of rows."""
-        assert self._play is not None, "nobody has observed"
-        memory = self._play.memory
-        return memory.window[: memory.turn["in_window"][0]].copy()
-
-    @property
-    def amid_gang(self) -> bool:
-        """Whether an agent has begun a gang that it has to complete."""
-        return self._play is not None and bool(self._play.memory.turn["begun"][0] > 0)
 
     def pause_s(self, view: ClusterView) -> float | None:
         """When agents act next, None: now. To be asked at each decision epoch, before they act."""

@@ -91,11 +91,6 @@ class Turns:
         """Whether all jobs are done or withdrawn."""
         return bool(self.simulator.state.world["num_left"][0] == 0)
 
-    @property
-    def amid_gang(self) -> bool:
-        """Whether the agent has begun a gang that it has to complete."""
-        return bool(self.play.memory.turn["begun"][0] > 0)
-
     def act(self, action: int) -> None:
         """The agent whose turn it is acts; raises InvalidDecision if it may not."""
         self.check(self.agent, action)

@@ -1,6 +1,6 @@
 """The world that all episodes share, and rewards, one's own and the team's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -100,6 +100,16 @@ class ProgressReward:
 def _blended(each: FloatArray, own_weight: float) -> FloatArray:
     blended: FloatArray = own_weight * each + (1.0 - own_weight) * each.mean()
     return blended
+
+
+def discounted(rewards: Sequence[float], gamma: float, over: bool) -> list[float]:
+    """Rewards to go; after a cut they go on with the episode's mean reward."""
+    total = 0.0 if over else float(np.mean(rewards)) / (1.0 - gamma)
+    gains = []
+    for reward in reversed(rewards):
+        total = reward + gamma * total
+        gains.append(total)
+    return gains[::-1]
 
 
 def on_learned_physics(world: World) -> World:

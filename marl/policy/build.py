@@ -9,7 +9,6 @@ import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from inspect import signature
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +16,11 @@ import torch
 from torch import Tensor
 
 from gnn.base import Encoder
+from marl.env import SPEC, WEIGHTS, write_policy
 from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
 from marl.policy.pair_score import PairScorePolicy
 from sim.errors import GpuYardError
-from sim.files import write_atomically
 from sim.scoring.table import (
     Column,
     ForwardWeight,
@@ -154,7 +153,6 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
 
 
 FORMAT = 4
-WEIGHTS, SPEC = "policy.pt", "policy.json"
 BEST = "policy"  # in the folder of a training run
 
 
@@ -164,13 +162,8 @@ class PolicyFileError(GpuYardError):
 
 def save_policy(folder: Path, policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules) -> None:
     """Write weights, then sizes; each file appears whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = {key: value.detach().cpu() for key, value in policy.state_dict().items()}
-    file = BytesIO()
-    torch.save(weights, file)
-    write_atomically(folder / WEIGHTS, file.getvalue())
-    text = json.dumps({"format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules)})
-    write_atomically(folder / SPEC, text.encode())
+    described = {"format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules)}
+    write_policy(folder, policy.state_dict(), described)
 
 
 def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:

@@ -181,10 +181,8 @@ class PairScorePolicy(nn.Module):
         peers = observation["peers"].unsqueeze(1).expand(-1, window, -1, -1)
         if self.seek is not None:
             peers = torch.cat([peers, *self._elsewhere(observation, self.seek(asked))], -1)
-        forwards = self.forward_to(
-            torch.cat([observation["forwards"], peers], -1), jobs, state
-        )  # (B, W, M)
-        scores = [start, forwards]  # in the order of the actions
+        sends = torch.cat([observation["forwards"], peers], -1)
+        scores = [start, self.forward_to(sends, jobs, state)]  # and (B, W, M): as the actions are
         if self.suspend_for is not None:
             rooms = torch.cat([observation["suspensions"], peers], -1)
             scores.append(self.suspend_for(rooms, jobs, state))  # (B, W, M)

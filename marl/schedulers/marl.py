@@ -10,7 +10,7 @@ from marl.env.layout import NEEDS, CodecRules, Layout, layout_for
 from marl.env.playing import TURN, Play
 from marl.env.plays import Rounds, ordered
 from marl.policy import policy_folder
-from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, read_spec
+from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec
 from marl.policy.from_torch import net_of, why_torch
 from marl.policy.network import Net, NetLoop, choose, link, take_turn
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
@@ -172,14 +172,12 @@ class MarlScheduler:
     def _loaded(self, view: ClusterView) -> tuple[PairScorePolicy, CodecRules]:
         torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
         spec, rules = read_spec(self._folder)
-        return self._network(spec, _layout(view, rules).racks), rules
-
-    def _network(self, spec: PolicySpec, racks: int) -> PairScorePolicy:
+        racks = _layout(view, rules).racks
         if not self._untrained:
-            return load_policy(self._folder, racks)[0]
+            return load_policy(self._folder, racks)[0], rules
         with torch.random.fork_rng():
             torch.manual_seed(self._seed)
-            return build_policy(spec, racks).eval()
+            return build_policy(spec, racks).eval(), rules
 
 
 def _layout(view: ClusterView, rules: CodecRules) -> Layout:

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from marl.env.scheduling_env import LegalActions
-from marl.env.world import World
+from marl.env.world import World, discounted
 from marl.topdrl.codec import (
     GPU_COLUMNS,
     NEEDS,
@@ -26,11 +26,10 @@ from marl.topdrl.codec import (
     TopDrlError,
 )
 from sim.arrays import FloatArray, IntArray
-from sim.decision import Decision
 from sim.errors import check_numbers
 from sim.jobs import JobTable
 from sim.kernel.layout import RUNNING
-from sim.view import ClusterView
+from sim.simulator import Simulator
 
 FLOW, CREDIT = "flow", "credit"
 KINDS = (FLOW, CREDIT)
@@ -95,34 +94,6 @@ class Reward:
         return float(np.dot(self._worth * self._gangs, step_s)) / self._gpu_s
 
 
-class WorldRun:
-    """Mutable; an environment makes one at each reset."""
-
-    def __init__(self, world: World, jobs: JobTable) -> None:
-        """At time 0, before the first arrival."""
-        self._simulator = world.simulator(jobs)
-        self._views = self._simulator.views(NEEDS)
-        self.view: ClusterView = self._views.view()
-
-    def advance(self) -> bool:
-        """Let time pass to the next decision epoch; False at the end."""
-        alive = self._simulator.advance()
-        self.view = self._views.view()
-        return alive
-
-    def apply(self, decision: Decision) -> None:
-        """One decision."""
-        self._simulator.apply(decision)
-        self.view = self._views.view()
-
-    def work(self) -> FloatArray:
-        """(J,) work done so far, in seconds at speed 1."""
-        row = self._simulator.state.job
-        running = row["status"] == RUNNING
-        done_s: FloatArray = np.where(running, row["seen_progress_s"], row["progress_s"])
-        return done_s
-
-
 MOST_SEED = 2**31 - 1
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
@@ -155,7 +126,7 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         self._actions = LegalActions(sight.slots + 1)
         self.action_space = self._actions
         self.observation_space = observation_space(sight, network)
-        self._run: WorldRun | None = None
+        self._simulator: Simulator | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -168,9 +139,11 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         jobs = (options or {}).get("jobs")
         if jobs is None:
             jobs = self._make_jobs(int(self.np_random.integers(MOST_SEED)))
-        self._run = WorldRun(self._world, jobs)
-        self._run.advance()
-        self._codec = Codec(self._run.view, self._spec, self._network)
+        self._simulator = self._world.simulator(jobs)
+        self._views = self._simulator.views(NEEDS)
+        self._simulator.advance()
+        self._view = self._views.view()
+        self._codec = Codec(self._view, self._spec, self._network)
         self._last_s = float(jobs.submit_s[-1])
         self._reward = Reward(
             self._told,
@@ -178,48 +151,51 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
             gangs=jobs.num_gpus,
             gpu_s=self._world.topology.num_gpus * max(self._last_s, 1.0) / len(jobs),
         )
-        self._sight = self._codec.see(self._run.view)
+        self._sight = self._codec.see(self._view)
         if not self._sight.has_choice:
             self._wait()
         return self._observed(), {}
 
     def step(self, action: np.int64 | int) -> Step:
         """Start or hold; then on to the next decision."""
-        assert self._run is not None, "reset first"
+        assert self._simulator is not None, "reset first"
         alive = True
         decision = self._sight.decision(int(action))
         if decision.starts:
             place = self._sight.places[int(action)]
             assert place is not None  # the mask says so
             job = decision.starts[0].job
-            left_s = float(self._run.view.jobs.predicted_remaining_s[job])
+            left_s = float(self._view.jobs.predicted_remaining_s[job])
             self._reward.start(job, left_s, place.speed)
-        self._run.apply(decision)
+        self._simulator.apply(decision)
+        self._view = self._views.view()
         if decision.again:
-            self._sight = self._codec.see(self._run.view)
+            self._sight = self._codec.see(self._view)
         if not decision.again or not self._sight.has_choice:
             alive = self._wait()
-        over = not alive
-        cut = not over and self._run.view.now_s >= self._last_s
-        return self._observed(), self._reward.take(self._run.work()), over, cut, {}
+        cut = alive and self._view.now_s >= self._last_s
+        row = self._simulator.state.job
+        running = row["status"] == RUNNING
+        done_s = np.where(running, row["seen_progress_s"], row["progress_s"])  # (J,) at speed 1
+        return self._observed(), self._reward.take(done_s), not alive, cut, {}
 
     def _wait(self) -> bool:
         """Let time pass to the next choice; False at the end."""
-        assert self._run is not None
         while self._advance():
-            self._sight = self._codec.see(self._run.view)
+            self._sight = self._codec.see(self._view)
             if self._sight.has_choice:
                 return True
-        self._sight = self._codec.see(self._run.view)
+        self._sight = self._codec.see(self._view)
         return False
 
     def _advance(self) -> bool:
-        assert self._run is not None
-        now_s, idle = self._run.view.now_s, float(self._run.view.server_free.sum())
-        somebody = len(self._run.view.queued) > 0
-        alive = self._run.advance()
+        assert self._simulator is not None
+        now_s, idle = self._view.now_s, float(self._view.server_free.sum())
+        somebody = len(self._view.queued) > 0
+        alive = self._simulator.advance()
+        self._view = self._views.view()
         if somebody:
-            self._reward.idle(idle * (self._run.view.now_s - now_s))
+            self._reward.idle(idle * (self._view.now_s - now_s))
         return alive
 
     def _observed(self) -> Observation:
@@ -321,16 +297,6 @@ def play_lessons(
         yield [(*step, gain) for step, gain in zip(steps, gains, strict=True)]
 
 
-def discounted(rewards: list[float], gamma: float, over: bool) -> list[float]:
-    """Rewards to go; after a cut they go on with the episode's mean reward."""
-    total = 0.0 if over else float(np.mean(rewards)) / (1.0 - gamma)
-    gains = []
-    for reward in reversed(rewards):
-        total = reward + gamma * total
-        gains.append(total)
-    return gains[::-1]
-
-
 def gathered(episodes: list[list[tuple[Observation, int, int, float]]]) -> Lessons:
     """All decisions as tensors."""
     rows = [row for episode in episodes for row in episode]
@@ -358,19 +324,15 @@ def imitate(
         losses, agreed = [], 0
         for rows in torch.randperm(count, generator=chance).split(spec.minibatch):
             values = network({key: each[rows] for key, each in lessons.observation.items()})
-            loss = _loss(values, lessons, rows, spec.margin)
+            value = values.gather(1, lessons.done[rows, None])[:, 0]
+            behind = behind_by(values, lessons.taught[rows], spec.margin)
+            loss = nn.functional.huber_loss(value, lessons.gain[rows]) + behind.mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses.append(float(loss.detach()))
             agreed += int((values.argmax(-1) == lessons.taught[rows]).sum())
         yield float(np.mean(losses)), agreed / count
-
-
-def _loss(values: Tensor, lessons: Lessons, rows: Tensor, margin: float) -> Tensor:
-    value = values.gather(1, lessons.done[rows, None])[:, 0]
-    behind = behind_by(values, lessons.taught[rows], margin)
-    return nn.functional.huber_loss(value, lessons.gain[rows]) + behind.mean()
 
 
 def behind_by(values: Tensor, taught: Tensor, margin: float) -> Tensor:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from marl.env import SPEC, WEIGHTS, write_policy
 from marl.topdrl.codec import MULTI, NetworkSpec, SightSpec, TopDrlError
-from sim.files import write_atomically
 
 CANVAS_CHANNELS, BLOCK_CHANNELS, MAP_CHANNELS = 2, 4, 3
 
@@ -189,7 +189,6 @@ def _head(inputs: int, hidden: int, outputs: int = 1) -> nn.Sequential:
 
 
 FORMAT = 1
-WEIGHTS, SPEC = "policy.pt", "policy.json"
 
 
 def save_picker(
@@ -197,7 +196,7 @@ def save_picker(
 ) -> None:
     """Write weights, then sizes; each file appears whole or not at all."""
     sizes = {"kind": "topdrl", "network": asdict(network), "sight": asdict(sight)}
-    write_policy(folder, weights, sizes)
+    write_policy(folder, weights, {"format": FORMAT, **sizes})
 
 
 def load_picker(folder: Path) -> tuple[nn.Module, NetworkSpec, SightSpec]:
@@ -221,17 +220,8 @@ def read_picker(folder: Path) -> tuple[NetworkSpec, SightSpec]:
         raise TopDrlError(f"{folder / SPEC}: is no description of a policy ({error})") from error
 
 
-def write_policy(folder: Path, weights: Mapping[str, Tensor], sizes: Mapping[str, Any]) -> None:
-    """Weights, then `sizes` as JSON."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{WEIGHTS}.part"
-    torch.save({key: value.detach().cpu() for key, value in weights.items()}, part)
-    part.replace(folder / WEIGHTS)
-    write_atomically(folder / SPEC, json.dumps({"format": FORMAT, **sizes}).encode())
-
-
 def read_sizes(folder: Path, kind: str) -> dict[str, Any]:
-    """What `write_policy` wrote beside the weights.
+    """What is written beside the weights.
 
     Raises:
         TopDrlError: the file is missing, broken or of another kind.

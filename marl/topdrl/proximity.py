@@ -14,11 +14,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from marl.env import SPEC, write_policy
 from marl.env.scheduling_env import LegalActions
 from marl.env.world import World
 from marl.topdrl.codec import Observation, TopDrlError
 from marl.topdrl.env import MOST_SEED, Step
-from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
+from marl.topdrl.network import FORMAT, load_weights, read_sizes
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -286,7 +287,7 @@ class GpuScores(nn.Module):
 
 def save_proximity(folder: Path, weights: Mapping[str, Tensor], spec: ProximitySpec) -> None:
     """Write weights, then sizes."""
-    write_policy(folder, weights, {"kind": KIND, "proximity": asdict(spec)})
+    write_policy(folder, weights, {"format": FORMAT, "kind": KIND, "proximity": asdict(spec)})
 
 
 def read_proximity(folder: Path) -> ProximitySpec:

@@ -18,7 +18,7 @@ from marl.env.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
 from marl.env.layout import NEEDS, CodecRules, Layout, Observation, layout_for
 from marl.env.scheduling_env import SchedulingEnv
 from marl.env.turns import SideBySide, Turns
-from marl.env.world import Reward, World
+from marl.env.world import Reward, World, discounted
 from marl.policy.from_torch import net_of
 from marl.policy.network import Net, NetLoop, choose, link
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
@@ -200,7 +200,7 @@ def play(
         for observations, taken, rewards in tracks:
             seen += observations
             actions += taken
-            returns += _discounted(rewards, gamma)
+            returns += discounted(rewards, gamma, over=True)
         progress()
     return Lessons(stack(seen), torch.tensor(actions), torch.tensor(returns, dtype=torch.float32))
 
@@ -224,14 +224,6 @@ def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> list[Track]:
             if tracks[agent][2]:
                 tracks[agent][2][-1] += reward
     return list(tracks.values())
-
-
-def _discounted(rewards: list[float], gamma: float) -> list[float]:
-    out, ahead = np.zeros(len(rewards)), 0.0
-    for i in range(len(rewards) - 1, -1, -1):
-        ahead = rewards[i] + gamma * ahead
-        out[i] = ahead
-    return [float(value) for value in out]
 
 
 def imitate(

@@ -117,14 +117,7 @@ def improved(
     searched: Mapping[str, Tensor],
     seed: int,
 ) -> float:
-    """Climb PPO's objective with `policy`, in place.
-
-    Args:
-        policy: the one that played the contrasts.
-        contrasts: at least one; each of observations of another shape (`by_shape`).
-        how: the climb.
-        searched: name of a parameter -> 1 where it may change, 0 where not, of its shape.
-        seed: of the order of turns.
+    """Climb PPO's objective with `policy`, in place; else as `taught`.
 
     Returns:
         Job-seconds that the new chances save a turn over the old, by the (clipped) costs seen.
@@ -148,12 +141,7 @@ def distil(
 ) -> float:
     """Fit `policy`, in place, so that its choices are drawn as the teacher's would be.
 
-    Args:
-        policy: of any weights.
-        shown: at least one turn; each of observations of another shape (`by_shape`).
-        how: the fit.
-        searched: name of a parameter -> 1 where it may change, 0 where not, of its shape.
-        seed: of the order of turns.
+    What is `shown` has at least one turn, each part another shape; else as `taught`.
 
     Returns:
         Share of the turns at which both choose alike, in the last epoch.

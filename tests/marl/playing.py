@@ -7,13 +7,27 @@ import numpy as np
 
 from marl.env.actions import FORWARD, MODES, SUSPEND
 from marl.env.layout import NEEDS, CodecRules, Observation, layout_for
-from marl.env.plays import Rounds
+from marl.env.playing import Play
+from marl.env.plays import Rounds, blank_buffers, forked
 from marl.env.world import World
 from sim.decision import Decision
 from sim.jobs import JobTable
 from sim.simulator import Simulator
-from sim.view import ClusterView
+from sim.view import ClusterView, state_of
 from tests.marl.worlds import any_legal
+
+
+def amid_gang(play: Play) -> bool:
+    """Whether an agent has begun a gang that it has to complete."""
+    return bool(play.memory.turn["begun"][0] > 0)
+
+
+def rounds_forked(rounds: Rounds, view: ClusterView) -> Rounds:
+    """The same turn in `view`, that of a fork of the run."""
+    twin = Rounds(layout=rounds.layout, rules=rounds.rules)
+    twin._play = forked(rounds.play(view), state_of(view), blank_buffers(rounds.layout))
+    twin._links = rounds._links
+    return twin
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,8 @@ def test_every_start_that_is_legal_is_offered_and_accepted(case: Case, seed: int
 def check_starts(now: Any, agent: int) -> None:
     """From each own server: offered if a worker fits there and the gang in the partition."""
     allowed, view = starts_of(now, agent), now.view
-    for w, job in enumerate(now.rounds.window.tolist()):
+    memory = now.rounds.play(view).memory
+    for w, job in enumerate(memory.window[: memory.turn["in_window"][0]].tolist()):
         for mode, most in enumerate((1, view.tenant.shape[1])):
             room, gang = Room(view), int(view.jobs.num_gpus[job])
             every = list(range(view.topology.num_gpus))

@@ -19,7 +19,7 @@ from sim.scoring.suspending import best_room
 from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
 from sim.scoring.window import choose_window, look_at_window, refresh
-from tests.marl.playing import Round, play, suspensions_of, tried
+from tests.marl.playing import Round, play, rounds_forked, suspensions_of, tried
 from tests.marl.worlds import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_world
 from tests.sim.test_layer import drawn
 
@@ -49,7 +49,7 @@ def test_whatever_is_legal_is_accepted_and_all_jobs_end(seed: int):
         simulator, layout = now.simulator, now.rounds.layout
         for agent in now.seen:
             for row, target in np.argwhere(suspensions_of(now, agent)).tolist():
-                twin = now.rounds.fork(now.view)  # its turn is this one
+                twin = rounds_forked(now.rounds, now.view)  # its turn is this one
                 twin.observe(now.view, everyone=False)
                 action = layout.sizes.action(SUSPEND, row, target)
                 decision = twin.decide(now.view, {agent: action})

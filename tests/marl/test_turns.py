@@ -14,6 +14,7 @@ from marl.env.world import World
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.run import Run
+from tests.marl.playing import amid_gang
 from tests.marl.test_links import LINKED, described
 from tests.marl.worlds import (
     MIXED_JOBS,
@@ -96,10 +97,10 @@ def test_a_fork_with_a_changed_act_goes_another_way():
 def test_a_fork_of_a_fork_amid_a_gang():
     turns = turns_of(mixed_world(), BUSY(2), KINDS_OF_RULES["workers"])
     rng = np.random.default_rng(3)
-    while not turns.amid_gang:
+    while not amid_gang(turns.play):
         play_on(turns, rng, most=1)
     second = turns.fork().fork()
-    assert second.amid_gang
+    assert amid_gang(second.play)
     assert play_on(second, np.random.default_rng(5)) == play_on(turns, np.random.default_rng(5))
 
 

@@ -14,7 +14,7 @@ from marl.env.plays import Rounds
 from marl.env.world import World
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
-from tests.marl.playing import play, tried
+from tests.marl.playing import amid_gang, play, rounds_forked, tried
 from tests.marl.worlds import (
     MIXED_JOBS,
     RULES,
@@ -90,10 +90,10 @@ def placements(rounds: Rounds, view, simulator) -> set[tuple[int, tuple[int, ...
     seen = rounds.observe(view, everyone=False)
     for agent, observation in seen.items():
         for action in np.flatnonzero(observation["action_mask"][: rounds.layout.starts]).tolist():
-            branch = rounds.fork(view)
+            branch = rounds_forked(rounds, view)
             for start in branch.decide(view, {agent: action}).starts:
                 found.add((start.job, tuple(sorted(start.gpus.tolist()))))
-            if branch.amid_gang:
+            if amid_gang(branch.play(view)):
                 found |= placements(branch, view, simulator)
     return found
 
@@ -165,7 +165,7 @@ def test_nothing_is_earned_amid_a_gang():
         ((agent, observation),) = observations.items()
         action = any_legal(rng, observation)
         observations, rewards, *_ = env.step({agent: action})
-        if env.turns.amid_gang:
+        if amid_gang(env.turns.play):
             amid += 1
             assert set(observations) == {agent}
             assert set(rewards.values()) == {0.0}
