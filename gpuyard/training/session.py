@@ -32,7 +32,7 @@ from gpuyard.training.board import (
     training_bars,
     write_rows,
 )
-from gpuyard.training.setting import plan_of
+from gpuyard.training.setting import AUTO, plan_of
 from marl.policy.build import (
     PolicySpec,
     build_policy,
@@ -73,7 +73,6 @@ log = logging.getLogger(__name__)
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
            "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
            "wall_s")  # fmt: skip
-AUTO = "auto"  # resume=auto: the same command goes on in the same folder
 Told = Callable[[int, float | None], None]  # number and validation JCT of an iteration
 
 

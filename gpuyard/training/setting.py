@@ -38,7 +38,7 @@ from gpuyard.training.form import (
     sigmas,
     zero_weights,
 )
-from gpuyard.training.strategies import Saved, begin, load
+from gpuyard.training.strategies import CHECKPOINT, Saved, begin, load
 from gpuyard.training.trainer import Budget, Rivals, Trainer
 from gpuyard.training.windows import (
     GROUPS,
@@ -125,6 +125,7 @@ def _rules_of(config: Mapping[str, Any], *, links: bool = False) -> CodecRules:
 WEIGHTS = CONF / "linear_weights"
 ZERO, ZERO_SUSPENDING = "zero", "zero_suspending"
 EVERY_CORE = -1
+AUTO = "auto"  # resume=auto: the same command goes on in the same folder
 # What says how to learn, not what is played.
 OF_LEARNING = (
     "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
@@ -188,10 +189,13 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
     source_spec = source_spec or source_spec_of(config, launch.record.overrides)
     rivals = Rivals(*(rival_of(config, key) for key in ("begin", "reference")))
     setting = _kept_setting(config)
+    resume = config["resume"]
+    if resume == AUTO:
+        resume = launch.folder if (launch.folder / CHECKPOINT).is_file() else None
     saved = (
         _beginning(config, source_spec, setting)
-        if config["resume"] is None
-        else load(Path(str(config["resume"])), setting)
+        if resume is None
+        else load(Path(str(resume)), setting)
     )
     budget = Budget(
         pairs=config["pairs"],

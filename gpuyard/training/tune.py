@@ -15,7 +15,8 @@ from gpuyard.launch.build import resolve, yaml_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.training.session import AUTO, Training, learn
+from gpuyard.training.session import Training, learn
+from gpuyard.training.setting import AUTO
 from marl.rllib.cluster import connect
 from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import RaySpec, TrainingError

@@ -79,7 +79,10 @@ def test_what_is_overwritten_is_told(done):
     told = f"{first.folder} holds what was learned before, which is begun anew and overwritten"
     assert told in again.err
     assert told not in first.err
-    assert told not in done("learn", *TINY, "updates=0", f"resume={first.folder}").err
+    for resume in (first.folder, "auto"):
+        assert told not in done("learn", *TINY, "updates=0", f"resume={resume}").err
+    fresh = done("learn", *TINY, "updates=0", "resume=auto", folder="fresh")
+    assert np.array_equal(*means(first.folder, fresh.folder))
 
 
 def test_branches_teach_a_network_by_gradients_and_go_on_where_they_stopped(done):
