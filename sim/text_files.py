@@ -63,7 +63,7 @@ def quoted_rows(
     start = 1
     try:
         for fields in reader:
-            if fields:
+            if len(fields) > 1 or (fields and fields[0].strip()):
                 yield fields, start
             start = reader.line_num + 1
     except csv.Error as cause:

@@ -11,7 +11,9 @@ from omegaconf import DictConfig, OmegaConf
 from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import ASKED, physics_name
 from gpuyard.launch.moved import new_name
+from sim.errors import TraceError
 from sim.files import physics_words
+from sim.traces.workload import Lost, TraceWorkload
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ def assumptions(
     if experiment.world.physics.pairs.guessed and experiment.world.rules.max_tenants > 1:
         parts.append("pairs that nobody measured by an additive fit")
     parts += [*_trained_by(config, experiment), *_cuts(config["workload"])]
-    parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
+    parts += [*_left_out(config["workload"], experiment.workload), *_windows(config, experiment)]
     parts += [_restarts(experiment)] if preempts else []
     return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
 
@@ -163,15 +165,27 @@ def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:
         yield f"jobs ask for {load:g} times the GPUs there are (0.9: for 90 % of them)"
 
 
-def _left_out(workload: Mapping[str, Any]) -> Iterator[str]:
+def _lost(source: object) -> Lost | None:
+    """Of the trace of a file; None: there is none, or it cannot be read, which others tell."""
+    try:
+        return source.lost() if isinstance(source, TraceWorkload) else None
+    except TraceError:
+        return None
+
+
+def _left_out(workload: Mapping[str, Any], source: object) -> Iterator[str]:
     """Jobs of the trace that are not played, and wishes that are not kept, if there are any."""
     window = workload.get("window") or {}
     start_s, end_s = (window.get(f"{end}_s") for end in ("start", "end"))
     if start_s or end_s is not None:
         until = "its end" if end_s is None else f"{end_s:g} s"
-        yield f"the trace from {start_s or 0:g} s to {until}"
+        lost = _lost(source)
+        told = "" if lost is None else f" ({lost.inside:,} of {lost.jobs:,} jobs)"
+        yield f"the trace from {start_s or 0:g} s to {until}{told}"
     if workload.get("strict") is False:
-        yield "rows with faults left out"
+        lost = _lost(source)
+        told = "" if lost is None else f"{lost.faulty:,} of {lost.rows:,} "
+        yield f"{told}rows with faults left out"
     if workload.get("drop_too_large"):
         yield "jobs larger than the cluster left out"
     if "path" in workload and workload["rules"]["unknown_gpu_types"] == "any":

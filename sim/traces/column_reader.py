@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 LONGEST_S = 1e11  # over 3,000 years: surely another unit
 LARGEST_GANG = 1e9
 BLANKS = ("", "nan", "none", "null")
+CLOCK_CHANGE_S = 3600.0  # local times jump back by this once a year
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # 1:62:03 is a slip; 90:00 are minutes, of which there may be many.
 CLOCK = re.compile(

@@ -15,7 +15,7 @@ from sim.arrays import FloatArray, objects
 from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts
 from sim.text_files import read_text
-from sim.traces.column_reader import Notes, nothing_usable, shown
+from sim.traces.column_reader import CLOCK_CHANGE_S, Notes, nothing_usable, shown
 from sim.traces.setting import check_count
 from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Trace, starts, take
@@ -180,7 +180,9 @@ def _counted(attempts: list[Mapping[str, Any]]) -> tuple[PhillyAttempt, ...]:
         if start_s is None or (end_s is None and not open_last):
             continue
         if end_s is not None and end_s < start_s:
-            raise BadJob("end_time", each["end_time"], "is before the attempt's start_time")
+            end_s += CLOCK_CHANGE_S  # wall clocks, over the night of 5 November 2017
+            if end_s < start_s:
+                raise BadJob("end_time", each["end_time"], "is before the attempt's start_time")
         found.append(PhillyAttempt(start_s, end_s))
     return tuple(sorted(found, key=lambda each: each.start_s))
 

@@ -16,7 +16,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
-from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes, moment
+from sim.traces.column_reader import CLOCK_CHANGE_S, LARGEST_AMOUNT, ColumnReader, Notes, moment
 from sim.traces.text_table import (
     Columns,
     GivenColumns,
@@ -207,7 +207,6 @@ OPTIONAL = ("JobName", "User", "Partition", "QOS", "Eligible", "Start", "End", "
             "ElapsedRaw", "Timelimit", "TimelimitRaw", "ReqTRES", "AllocTRES")  # fmt: skip
 TELL_GPUS = (("AllocTRES",), ("ReqTRES",))
 TELL_RUN_TIMES = (("ElapsedRaw",), ("Elapsed",), ("Start", "End"))
-CLOCK_CHANGE_S = 3600.0  # local times, which sacct prints, jump back by this once a year
 Moments = Mapping[str, FloatArray]  # column -> (N,) seconds since 1970; NaN where there is none
 
 

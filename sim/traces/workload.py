@@ -4,13 +4,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sim.errors import TraceError, check_keys, check_numbers
 from sim.jobs import JobTable
-from sim.traces.column_reader import TraceReader
+from sim.traces.column_reader import Notes, TraceReader
 from sim.traces.generator import generate
 from sim.traces.job_traits import JobRules
 from sim.traces.prepare import Preparation, fitted, prepare
@@ -160,6 +160,15 @@ log = logging.getLogger(__name__)
 WINDOW_KEYS = ("start_s", "end_s")
 
 
+class Lost(NamedTuple):
+    """What of a file is not played."""
+
+    faulty: int  # rows with faults, which strict=false leaves out
+    rows: int  # of the file
+    inside: int  # jobs in the time window
+    jobs: int  # of the file, without excluded virtual clusters
+
+
 class TraceWorkload:
     """Jobs of one trace file; the file is read once, at the first call.
 
@@ -206,6 +215,7 @@ class TraceWorkload:
             measured_start_frac=measured_start_frac, measured_end_frac=measured_end_frac,
             window_measured_frac=window_measured_frac,
         )  # fmt: skip
+        self._notes: Notes | None = None  # what the reader did
         self._history: Trace | None = None  # the file, but for excluded virtual clusters
         self._trace: Trace | None = None  # the configured time window of it
 
@@ -295,6 +305,16 @@ class TraceWorkload:
             return None
         return cut(trace, part=part, num_jobs=self._num_jobs, thin=self._thin)
 
+    def lost(self) -> Lost:
+        """How much of the file is not played: rows with faults, jobs outside the time window.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
+        inside = len(self._read())
+        assert self._notes is not None and self._history is not None
+        return Lost(self._notes.skipped, self._notes.rows, inside, len(self._history))
+
     def _read(self) -> Trace:
         if self._trace is None:
             trace, notes = self._reader.read(
@@ -302,6 +322,7 @@ class TraceWorkload:
             )
             if notes.unsorted:
                 log.info("%s: %d rows sorted by submission", self._path, notes.unsorted)
+            self._notes = notes
             _tell_waits(trace, self._path)
             kept = without_vcs(trace, self._exclude_vcs)
             self._trace = time_window(kept, self._window.get("start_s"), self._window.get("end_s"))

@@ -78,6 +78,7 @@ def test_a_twin_of_a_row_that_is_left_out_stays(tmp_path: Path):
         "2 rows skipped" in done.stderr
         and "1 x job_id is the job of an earlier row again" in done.stderr
     )
+    assert "2 of 4 rows with faults left out" in done.stdout
 
 
 def test_a_folder_of_pairs_that_is_not_there(tmp_path: Path):

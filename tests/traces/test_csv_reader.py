@@ -131,6 +131,11 @@ def test_the_first_bad_row_is_reported_before_later_ones(file: Path) -> None:
     assert "line 3, column 'run'" in message(file, HEADER + "a,0,1,1\nb,1,1,-1\nc,x,0,1\n")
 
 
+def test_blank_lines_are_no_rows(file: Path) -> None:
+    trace, notes = read(file, HEADER + "\na,0,1,1\n   \n \t\nb,1,1,1\n  ")
+    assert list(trace.job_id) == ["a", "b"] and notes.rows == 2
+
+
 @pytest.mark.parametrize(("row", "words"), [("b,1", "cut off: 2"), ("b,1,1,1,1", "too long: 5")])
 def test_a_row_of_another_length_is_an_error(file: Path, row: str, words: str) -> None:
     said = message(file, HEADER + "a,0,1,1\n" + row + "\n")

@@ -34,6 +34,16 @@ def test_every_sample_reads_in_order_and_to_its_number_of_jobs(name: str, tmp_pa
     assert notes.skipped == 0
 
 
+def test_clocks_of_philly_are_turned_back_in_a_night_of_november(tmp_path: Path) -> None:
+    """From 01:50 to 01:10 are 20 minutes; from 01:50 to 00:40 is none."""
+    text = SAMPLES["philly_json"].text
+    early, start = "2017-10-07 00:00:10", "2017-10-07 00:00:00"
+    turned = text.replace(start, "2017-11-05 01:50:00").replace(early, "2017-11-05 01:10:00")
+    assert loaded("philly_json", tmp_path, turned.encode())[0].duration_s[0] == 1200
+    with pytest.raises(TraceError, match="is before the attempt's start_time"):
+        loaded("philly_json", tmp_path, turned.replace("01:10:00", "00:40:00").encode())
+
+
 def test_philly_jobs_last_the_sum_of_their_attempts(tmp_path: Path) -> None:
     trace, notes = read("philly_json", tmp_path)
     assert [name.removeprefix("application_") for name in trace.job_id] == ["1", "2", "3", "6", "7"]
