@@ -5,28 +5,8 @@ import math
 import pytest
 
 from sim.scoring.ahead import wait_over_loss
-from sim.scoring.linear_score import LinearScore
-from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES
+from tests.golden.test_linear_score import SPREAD_STEP, linear
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
-
-SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow
-NEVER = {"bias": -5.0}  # no forward is worth it
-
-
-def linear(
-    start: dict[str, float], forward: dict[str, float] = NEVER, rest_share: float = 0.0
-) -> LinearScore:
-    return LinearScore(
-        window=16,
-        patience_s=1e9,
-        use_durations=True,
-        rest_share=rest_share,
-        weights={
-            "start": dict.fromkeys(START_FEATURES, 0.0) | start,
-            "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
-        },
-        weights_file=None,
-    )
 
 
 @pytest.mark.parametrize(
