@@ -8,6 +8,7 @@ from torch_geometric.nn import GINEConv
 from gnn.base import ClusterBatch, Links
 from gnn.encoder import ScatterTree
 from gnn.linked import EdgeUpdate, LinkedEncoder
+from tests.gnn.test_contract import assert_same
 
 NVLINK = 3  # edge of the ring below between GPUs 0 and 2
 
@@ -106,7 +107,7 @@ def test_the_order_and_the_direction_of_edges_do_not_matter(encoder, batch) -> N
         x_edge=batch.links.x_edge[:, :, order],
     )
     got = encoder(batch._replace(links=links))
-    torch.testing.assert_close(tuple(got), tuple(encoder(batch)), rtol=1e-5, atol=1e-5)
+    assert_same(got, encoder(batch))
 
 
 def test_an_edge_to_a_gpu_that_is_not_there_is_none(encoder, batch) -> None:
@@ -116,7 +117,7 @@ def test_an_edge_to_a_gpu_that_is_not_there_is_none(encoder, batch) -> None:
     without[(without == 2).any(-1)] = -1
     want = encoder(batch._replace(gpu_mask=gone, links=batch.links._replace(edge_ends=without)))
     got = encoder(batch._replace(gpu_mask=gone))
-    torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-5, atol=1e-5)
+    assert_same(got, want)
 
 
 def test_a_load_of_a_link_reaches_its_servers_embedding(encoder, batch) -> None:
