@@ -28,11 +28,16 @@ def test_a_mix_that_is_none_is_refused(mix, told):
         check_cells(mix)
 
 
+def opened_of(*words: str):
+    """What is played on of a learning with these words."""
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = resolve(compose("learn", overrides=list(words)))
+    return open_source(source_spec_of(config).setting)
+
+
 def test_no_two_settings_of_a_mix_are_played_on_one_window():
     mix = "mix=[{agents: 2, load: 0.9, windows: 2}, {agents: 4, load: 1.1, windows: 1}]"
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(compose("learn", overrides=[mix, "workload.num_jobs=40"]))
-    opened = open_source(source_spec_of(config).setting)
+    opened = opened_of(mix, "workload.num_jobs=40")
     windows = [opened.window("validation", index) for index in range(6)]
     assert len({tuple(jobs.duration_s) for jobs in windows}) == len(windows)
     worlds = [opened.simulator("validation", n, jobs) for n, jobs in enumerate(windows)]
@@ -59,9 +64,7 @@ def test_settings_of_a_mix_may_have_jobs_and_predictions_of_their_own():
 
 def test_so_many_training_windows_are_drawn_once_and_played_again():
     mix = "mix=[{agents: 2, load: 0.9, windows: 1}, {agents: 2, load: 1.1, windows: 1}]"
-    words = [mix, "workload.num_jobs=40", "train_windows=3"]
-    with initialize_config_dir(str(CONF), version_base=None):
-        opened = open_source(source_spec_of(resolve(compose("learn", overrides=words))).setting)
+    opened = opened_of(mix, "workload.num_jobs=40", "train_windows=3")
     windows = [opened.window("train", index) for index in range(8)]
     assert windows[6] is windows[0] and windows[7] is windows[1]
     assert len({tuple(jobs.duration_s) for jobs in windows}) == 6
