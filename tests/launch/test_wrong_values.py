@@ -11,7 +11,6 @@ import pytest
 
 import gpuyard
 from gpuyard.launch.build import misfit
-from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError
 from tests.forking import run_program
 
@@ -105,17 +104,6 @@ def test_two_flags_of_hydra_that_exclude_each_other(tmp_path: Path):
     done = run_program(["-m", "gpuyard", "simulate", "-m", "--cfg", "job"], cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "can be specified; leave one of them out" in done.stderr
-
-
-def test_a_key_that_no_encoder_has():
-    from gpuyard.training.session import policy_spec  # torch and Ray
-
-    encoder = {"_target_": "gnn.encoder.HierarchicalEncoder", "gpu_dim": 4, "foo": 3}
-    config = {"encoder": encoder, "policy": {"prior_scale": 0.0, "prior": None}}
-    with pytest.raises(
-        ConfigError, match=r"encoder.foo is no parameter of .*; it takes gpu_dim, h"
-    ):
-        policy_spec(config)
 
 
 OWN_EXPERIMENT = """\

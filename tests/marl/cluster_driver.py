@@ -10,21 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from marl.training.spec import ClusterRay
+from tests.marl.trainings import shipped
 
-CONF = Path(__file__).resolve().parents[2] / "conf" / "ray"
 RUNNERS, COPIES, EVERY = 2, 2, 2  # env runners, environments of each, iterations a checkpoint
 
 
 def cluster_ray(address: str, token: str) -> ClusterRay:
     """The shipped values, with a patience that suits a test."""
-    files = [yaml.safe_load((CONF / name).read_text()) for name in ("_base.yaml", "cluster.yaml")]
-    shipped = {k: v for each in files for k, v in each.items() if k not in {"defaults", "_target_"}}
     test = {"num_env_runners": RUNNERS, "num_envs_per_env_runner": COPIES, "sample_timeout_s": 30.0,
             "restore_timeout_s": 30.0, "address": address, "token_path": token}  # fmt: skip
-    return ClusterRay(**shipped | test)
+    return ClusterRay(**shipped("ray/_base.yaml", "ray/cluster.yaml") | test)
 
 
 def main(address: str, token: str, folder: Path, iterations: int) -> None:

@@ -35,6 +35,19 @@ def ppo_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
         algorithm.stop()
 
 
+@pytest.fixture(scope="session")
+def fragments(request: pytest.FixtureRequest) -> list[Any]:
+    """Chunks of episodes, cut every 100 agent steps, of two environments from their beginning."""
+    from marl.rllib.algorithm import build_ppo
+    from tests.marl.test_rllib import arguments, sampled
+
+    request.getfixturevalue("one_ray")
+    algorithm = build_ppo(**arguments())
+    found = sampled(algorithm, 10, 100)
+    algorithm.stop()
+    return found
+
+
 @pytest.fixture
 def trainer_of(ppo_of: Callable[..., Any]) -> Callable[..., Any]:
     """Builds trainers from the arguments of `build_ppo`."""

@@ -86,14 +86,21 @@ class Round:
         return count
 
 
+def rounds_of(world: World, rules: CodecRules) -> Rounds:
+    """Of a run that begins."""
+    layout = layout_for(world.topology, world.partition_of_server, rules)
+    rounds = Rounds(layout=layout, rules=rules)
+    rounds.restart()
+    return rounds
+
+
 def play(world: World, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[Round]:
     """A random legal world, round by round; check a round before asking for the next."""
     rng = np.random.default_rng(seed)
     simulator = world.simulator(jobs)
     views = simulator.views(NEEDS)
-    layout = layout_for(world.topology, world.partition_of_server, rules)
-    rounds = Rounds(layout=layout, rules=rules)
-    rounds.restart()
+    rounds = rounds_of(world, rules)
+    layout = rounds.layout
     while simulator.advance():
         rounds.open()
         waited: set[int] = set()

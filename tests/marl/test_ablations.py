@@ -1,4 +1,4 @@
-"""What the arms of the ablations are told, and nothing else."""
+"""What the arms of the ablations and `rules.alone` are told, and nothing else."""
 
 import json
 import sys
@@ -27,10 +27,10 @@ from marl.policy.build import (
 )
 from marl.policy.pair_score import stack
 from sim.jobs import JobTable
-from tests.marl.worlds import CONF, MIXED_JOBS, RULES, any_legal, env_of, mixed_world
+from tests.marl.trainings import CONF
+from tests.marl.worlds import MIXED_JOBS, RULES, SMALL, any_legal, env_of, mixed_world
 from tests.sim.worlds import Job, job_table
 
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 OWN = [Job(0, 2, 500, 500, 0, 0), Job(0, 4, 300, 300, 1, 0), Job(0, 1, 900, 900, 2, 0)]
 OTHERS = [Job(0, gang, 700, 700, gang, 1) for gang in (1, 2, 3)]
 
@@ -55,31 +55,44 @@ def test_a_blind_agent_sees_nothing_of_others_but_that_jobs_may_go_there():
     assert np.flatnonzero(busy["peers"].any(axis=1)).tolist() == [0]
 
 
-def test_blind_agents_still_forward():
-    env = env_of(mixed_world(), MIXED_JOBS, rules=replace(RULES, blind_peers=True))
-    rng, sent = np.random.default_rng(0), 0
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_waits_elsewhere_is_seen_by_those_who_are_not_alone(alone: bool):
+    quiet, busy = (first_seen(job_table(jobs), alone=alone) for jobs in (OWN, [*OWN, *OTHERS]))
+    differing = {key for key in quiet if not np.array_equal(quiet[key], busy[key])}
+    assert differing == (set() if alone else {"peers", "context", "forwards"})
+    assert quiet["jobs"].any()
+    assert quiet["pairs"].any()
+    if alone:  # of all rows about others none is filled
+        assert not busy["forwards"].any()
+        assert np.flatnonzero(busy["peers"].any(axis=1)).tolist() == [0]
+        assert busy["context"][5] == 1 / 8  # of one partition
+        assert busy["context"][6] == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "max_forwards", "forwards"),
+    [({}, 3, True), ({"blind_peers": True}, 3, True), ({"alone": True}, 3, False), ({}, 0, False)],
+)
+def test_the_blind_still_forward_but_not_those_who_are_alone_or_have_no_hop(
+    rules: dict[str, bool], max_forwards: int, forwards: bool
+):
+    env = env_of(mixed_world(max_forwards=max_forwards), MIXED_JOBS, rules=replace(RULES, **rules))
+    rng, offered, sent = np.random.default_rng(0), 0, 0
     observations, _ = env.reset(seed=3)
     while env.agents:
+        offered += sum(
+            o["action_mask"][env.layout.starts : -1].sum() for o in observations.values()
+        )
         actions = {a: any_legal(rng, o) for a, o in observations.items()}
         sent += sum(env.layout.starts <= a < env.layout.wait for a in actions.values())
         observations = env.step(actions)[0]
-    assert sent > 0
-
-
-def test_with_no_forwards_allowed_none_is_legal():
-    env = env_of(mixed_world(max_forwards=0), MIXED_JOBS)
-    rng = np.random.default_rng(0)
-    observations, _ = env.reset(seed=3)
-    while env.agents:
-        for seen in observations.values():
-            assert not seen["action_mask"][env.layout.starts : -1].any()
-        observations = env.step({a: any_legal(rng, o) for a, o in observations.items()})[0]
+    assert (offered > 0, sent > 0) == (forwards, forwards)
 
 
 @pytest.mark.parametrize("critic", ["own", "shared"])
 def test_only_a_shared_critic_hears_of_others(critic: str):
     torch.manual_seed(0)
-    policy = build_policy(replace(SPEC, critic=critic), 2)
+    policy = build_policy(replace(SMALL, critic=critic), 2)
     seen = [first_seen(job_table(jobs)) for jobs in (OWN, [*OWN, *OTHERS])]
     with torch.no_grad():
         scores = policy(stack(seen))
@@ -100,7 +113,7 @@ def test_without_interference_neighbours_cost_nothing_and_memory_stays():
 def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_path: Path):
     found = encoder_class(name)
     assert encoder_name(f"{found.__module__}.{found.__qualname__}") == name
-    spec = replace(SPEC, encoder=name, critic="own")
+    spec = replace(SMALL, encoder=name, critic="own")
     policy = build_policy(spec, 2)
     save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
     loaded, again, _ = load_policy(tmp_path, 2)
@@ -147,7 +160,8 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
     assert (loaded.encoder.gain, loaded.encoder.hidden_dim) == (2.5, 8)
     for key in ("heads", "head_dim", "inner_rounds"):
         wrong = {**config, "encoder": {**config["encoder"], key: 4}}
-        with pytest.raises(ConfigError, match=rf"encoder\.{key} is no parameter of .*; it takes g"):
+        told = rf"encoder\.{key} is no parameter of .*; it takes gain, gpu_dim, h"
+        with pytest.raises(ConfigError, match=told):
             policy_spec(wrong)
     linked = {"_target_": "gnn.linked.LinkedEncoder", **sizes}
     whole = {**config, "encoder": linked, "rules": {"suspends": False, "datacenter": True}}
@@ -156,7 +170,7 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
 
 
 def test_a_policy_of_columns_that_are_gone_says_so(tmp_path: Path):
-    save_policy(tmp_path, build_policy(SPEC, 2), SPEC, RULES)
+    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
     weights = torch.load(tmp_path / "policy.pt", weights_only=True)
     weights["encoder.gpu.weight"] = torch.nn.functional.pad(weights["encoder.gpu.weight"], (0, 1))
     torch.save(weights, tmp_path / "policy.pt")
@@ -170,18 +184,18 @@ def test_a_class_that_files_do_not_know_is_refused():
 
 
 def test_a_file_of_before_has_the_encoder_and_critic_of_before(tmp_path: Path):
-    save_policy(tmp_path, build_policy(SPEC, 2), SPEC, RULES)
+    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
     path = tmp_path / "policy.json"
     content = json.loads(path.read_text())
     for key in ("encoder", "inner_rounds", "critic"):
         del content["policy"][key]
     path.write_text(json.dumps(content))
-    assert read_spec(tmp_path) == (SPEC, RULES)
+    assert read_spec(tmp_path) == (SMALL, RULES)
 
 
 @pytest.mark.parametrize("key", ["encoder", "critic"])
 def test_a_file_with_an_unknown_name_is_refused(key: str, tmp_path: Path):
-    save_policy(tmp_path, build_policy(SPEC, 2), SPEC, RULES)
+    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
     path = tmp_path / "policy.json"
     content = json.loads(path.read_text())
     content["policy"][key] = "os.system"

@@ -1,6 +1,8 @@
 """Paired branches: what was tried is legal, costs are exact, and networks learn from them."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,13 +12,12 @@ from marl.env.actions import FORWARD, KINDS, WAIT
 from marl.env.layout import layout_for
 from marl.env.turns import Turns
 from marl.policy.branching import Brancher, Contrasts, Sampling, cost_at, joined
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
 from sim.simulator import Simulator
-from tests.marl.worlds import RULES, RandomJobs, loud_policy, mixed_world
+from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world
 
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 JOBS = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=3000.0)
 SAMPLING = Sampling(
     points=30, alternatives=2, horizon_s=1e9, temperature=1.0, uniform=0.5
@@ -37,6 +38,12 @@ def branched(policy: PairScorePolicy, seed: int = 0, **given: float) -> Contrast
     return found
 
 
+@pytest.fixture(scope="module")
+def found() -> Contrasts:
+    """Of a network whose choices differ."""
+    return branched(loud_policy(SMALL, 1))
+
+
 def played(run: Turns, policy: PairScorePolicy) -> float:
     """Sum of JCT in seconds of a run played on to its end by the torch module."""
     while run.next():
@@ -47,9 +54,8 @@ def played(run: Turns, policy: PairScorePolicy) -> float:
     return float((rows["finish_s"] - rows["submit_s"]).sum())
 
 
-def test_what_is_tried_is_legal_and_another_than_what_the_network_does():
-    policy = loud_policy(SPEC, 1)
-    found = branched(policy)
+def test_what_is_tried_is_legal_and_another_than_what_the_network_does(found: Contrasts):
+    policy = loud_policy(SMALL, 1)
     rows = np.arange(len(found))
     mask = found.observations["action_mask"][found.turn]
     assert len(found) > 20
@@ -62,9 +68,8 @@ def test_what_is_tried_is_legal_and_another_than_what_the_network_does():
     assert (chosen[found.turn] == found.taken).all()
 
 
-def test_costs_are_those_of_whole_runs_with_one_action_changed():
-    policy = loud_policy(SPEC, 1)
-    found = branched(policy)
+def test_costs_are_those_of_whole_runs_with_one_action_changed(found: Contrasts):
+    policy = loud_policy(SMALL, 1)
     run = Turns(fresh := simulator(), layout_for_rules(fresh), RULES, gathers=False)
     unchanged = played(run.fork(), policy)
     checked = 0
@@ -96,23 +101,27 @@ def test_a_horizon_counts_what_is_left_to_do():
     assert cost_at(fresh.state, now_s + 1.0) == pytest.approx(left)
 
 
-def test_a_seed_repeats_and_another_looks_elsewhere():
-    policy = loud_policy(SPEC, 1)
-    one, again, other = branched(policy), branched(policy), branched(policy, seed=1)
-    assert np.array_equal(one.cost_s, again.cost_s)
-    assert not np.array_equal(one.tried, other.tried)
+def test_a_seed_repeats_and_another_looks_elsewhere(found: Contrasts):
+    policy = loud_policy(SMALL, 1)
+    assert np.array_equal(found.cost_s, branched(policy).cost_s)
+    assert not np.array_equal(found.tried, branched(policy, seed=1).tried)
 
 
 def test_a_network_that_scores_nothing_tries_all_kinds():
-    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)  # all weights of the score are 0
-    found = branched(policy, uniform=1.0)
+    found = branched(scoring_nothing(), uniform=1.0)
     assert (found.gap == 0).all()
     layout = layout_for_rules(simulator())
     assert {bool(action == layout.wait) for action in found.tried.tolist()} == {True, False}
 
 
-def lesson(policy: PairScorePolicy) -> Contrasts:
+def scoring_nothing() -> PairScorePolicy:
+    return build_policy(replace(SMALL, prior_scale=1.0), 4)  # all weights of the score are 0
+
+
+@cache
+def lesson(make: Callable[[], PairScorePolicy]) -> Contrasts:
     """Branches in which waiting costs much, and forwards save as much over starts."""
+    policy = make()
     found = joined([branched(policy, seed=seed, uniform=1.0) for seed in range(4)])
     sizes = layout_for_rules(simulator()).sizes
     worth = np.zeros(sizes.first(len(KINDS)))
@@ -121,12 +130,19 @@ def lesson(policy: PairScorePolicy) -> Contrasts:
     return replace(found, cost_s=1e6 * (worth[found.taken] - worth[found.tried]))
 
 
+def loud() -> PairScorePolicy:
+    return loud_policy(SMALL, 1)
+
+
+def all_of(policy: PairScorePolicy) -> dict[str, torch.Tensor]:
+    """Masks that hold nothing back."""
+    return {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+
+
 def test_scores_move_by_what_actions_cost():
-    policy = loud_policy(SPEC, 1)
-    found = lesson(policy)
-    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+    policy, found = loud(), lesson(loud)
     before = gaps(policy, found)
-    assert taught(policy, [found], TEACHING, masks, seed=0) > 0.5
+    assert taught(policy, [found], TEACHING, all_of(policy), seed=0) > 0.5
     moved = gaps(policy, found) - before
     for sign in (-1, 1):  # what costs more than the unit counts as it
         there = np.sign(found.cost_s) == sign
@@ -143,45 +159,37 @@ def gaps(policy: PairScorePolicy, found: Contrasts) -> np.ndarray:
     return logits[rows, found.tried] - logits[rows, found.taken]
 
 
-def test_what_is_masked_and_the_prior_are_not_taught():
-    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)
-    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
-    masks["start.of_pair.weight"][:, 2] = 0.0
-    before = policy.start.of_pair.weight.detach().clone()
-    prior = {name: each.clone() for name, each in policy.prior.named_parameters()}
-    taught(policy, [lesson(policy)], replace(TEACHING, epochs=2, weight_decay=0.1), masks, seed=0)
-    after = policy.start.of_pair.weight.detach()
-    assert torch.equal(before[:, 2], after[:, 2])
-    assert not torch.equal(before, after)
-    assert all(torch.equal(prior[name], each) for name, each in policy.prior.named_parameters())
-
-
 CLIPPING = Clipping(
     epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, clip=0.2
 )
 
 
 def test_chances_move_to_what_costs_less_and_no_further_than_the_clip():
-    policy = loud_policy(SPEC, 1)
-    found = lesson(policy)
-    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
-    before = gaps(policy, found)
+    policy, found = loud(), lesson(loud)
+    masks, before = all_of(policy), gaps(policy, found)
     saved_s = improved(policy, [found], CLIPPING, masks, seed=0)
     near = gaps(policy, found) - before
     for sign in (-1, 1):
         assert np.mean(-sign * near[np.sign(found.cost_s) == sign]) > 0.1
     assert saved_s > 0.0
-    bold = loud_policy(SPEC, 1)
+    bold = loud()
     assert improved(bold, [found], replace(CLIPPING, clip=1e9), masks, seed=0) > 1.2 * saved_s
     assert np.abs(gaps(bold, found) - before).mean() > 1.5 * np.abs(near).mean()
 
 
-def test_ppo_moves_the_prior_too_but_not_what_is_masked():
-    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)
-    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+@pytest.mark.parametrize(("teach", "told"), [(taught, TEACHING), (improved, CLIPPING)])
+def test_what_is_masked_stays_and_the_prior_moves_by_ppo_alone(teach, told):
+    policy = scoring_nothing()
+    masks = all_of(policy)
     masks["start.of_pair.weight"][:, 2] = 0.0
     before = policy.start.of_pair.weight.detach().clone()
-    prior = policy.prior.start.detach().clone()
-    improved(policy, [lesson(policy)], replace(CLIPPING, epochs=2, weight_decay=0.1), masks, seed=0)
-    assert torch.equal(before[:, 2], policy.start.of_pair.weight.detach()[:, 2])
-    assert not torch.equal(prior, policy.prior.start.detach())
+    prior = {name: each.detach().clone() for name, each in policy.prior.named_parameters()}
+    given = replace(told, epochs=2, weight_decay=0.1)
+    teach(policy, [lesson(scoring_nothing)], given, masks, seed=0)
+    after = policy.start.of_pair.weight.detach()
+    assert torch.equal(before[:, 2], after[:, 2])
+    assert not torch.equal(before, after)
+    if teach is taught:
+        assert all(torch.equal(prior[key], each) for key, each in policy.prior.named_parameters())
+    else:
+        assert not torch.equal(prior["start"], policy.prior.start)

@@ -1,20 +1,17 @@
 """Checkpoints are whole or refused by name, the last few stay, and a killed training goes on."""
 
-import json
 import logging
 import os
 import pickle
 import signal
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from marl.policy.build import FORMAT, PolicyFileError, PolicySpec, load_policy
 from marl.rllib.checkpoint import (
     MANIFEST,
     Maker,
@@ -27,20 +24,15 @@ from marl.rllib.checkpoint import (
     seal,
 )
 from marl.training.spec import CheckpointError
-from tests.marl.test_rllib import POLICY, arguments
-from tests.marl.trainings import Training, curve
-from tests.marl.worlds import RULES
+from tests.marl.test_rllib import arguments
+from tests.marl.trainings import TINY, Training, curve, iterations, wait_for
+from tests.marl.worlds import SMALL
 
 MAKER = Maker("PPO", {"hidden_dim": 8}, "2.60.0")
 EVERY = 3  # iterations between checkpoints of the killed training
-TINY = (
-    "topology=small_leaf_spine", "workload=venus_like", "agents.count=2", "workload.num_jobs=40",
-    "workload.thin=1", "algo.batch_agent_steps=64", "algo.minibatch_agent_steps=32",
-    "algo.epochs=1", "ray.num_envs_per_env_runner=2", f"algo.checkpoint_every={EVERY}",
-    "warm_start=none", "validation_windows=1", "validate_every=50", "encoder.hidden_dim=8",
-    "encoder.gpu_dim=4", "policy.head_dim=8",
-)  # fmt: skip
-TRAINING = Training("train.py", TINY)
+WORDS = ("ray.num_envs_per_env_runner=2", f"algo.checkpoint_every={EVERY}", "warm_start=none",
+         "validate_every=50")  # fmt: skip
+TRAINING = Training("train.py", (*TINY, *WORDS))
 
 
 def fill(folder: Path, iteration: int = 1, maker: Maker = MAKER) -> None:
@@ -147,47 +139,12 @@ def test_the_last_whole_one_is_resumed_and_the_others_are_told(
         last_whole(tmp_path / "elsewhere")
 
 
-class Evil:
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self):
-        return Path.touch, (self.mark,)
-
-
-def test_a_policy_file_runs_no_code(tmp_path: Path):
-    """Weights are read as weights only: a pickle that would run something is refused unrun."""
-    torch.save({"weights": Evil(tmp_path / "ran")}, tmp_path / "policy.pt")
-    text = {"format": FORMAT, "policy": policy_numbers(), "rules": rules_numbers()}
-    (tmp_path / "policy.json").write_text(json.dumps(text))
-    with pytest.raises(PolicyFileError, match=r"policy\.pt"):
-        load_policy(tmp_path, 1)
-    assert not (tmp_path / "ran").exists()
-    torch.load(tmp_path / "policy.pt", weights_only=False)
-    assert (tmp_path / "ran").exists()  # the trap works
-
-
-def policy_numbers() -> dict[str, object]:
-    return PolicySpec(gpu_dim=4, hidden_dim=4, rounds=1, head_dim=4, prior_scale=0.0).as_dict()
-
-
-def rules_numbers() -> dict[str, object]:
-    return asdict(RULES)
-
-
-def iterations(folder: Path) -> list[int]:
-    return [int(row["iteration"]) for row in curve(folder)]
-
-
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """A training whose driver was killed with -9 on its way, and its last finished iteration."""
     folder = tmp_path_factory.mktemp("killed") / "run"
     with TRAINING.begun(folder, "algo.iterations=100000") as running:
-        deadline = time.monotonic() + 240
-        while len(iterations(folder)) < 3 * EVERY and running.poll() is None:
-            assert time.monotonic() < deadline, (folder.parent / "printed").read_text()
-            time.sleep(0.05)
+        wait_for(lambda: len(iterations(folder)) >= 3 * EVERY, running, 240)
         os.kill(running.pid, signal.SIGKILL)
         assert running.wait(timeout=30) == -signal.SIGKILL
         yield folder, iterations(folder)[-1]
@@ -219,7 +176,7 @@ def test_the_same_command_goes_on_after_the_kill(killed: tuple[Path, int]):
 @pytest.mark.ray
 def test_a_trainer_refuses_what_another_made(trainer_of: Callable[..., Any], tmp_path: Path):
     trainer_of(**arguments()).save(tmp_path)
-    larger = replace(POLICY, hidden_dim=POLICY.hidden_dim + 4)
+    larger = replace(SMALL, hidden_dim=SMALL.hidden_dim + 4)
     other = trainer_of(**arguments(policy=larger))
     before = {key: value.clone() for key, value in other.policy().state_dict().items()}
     with pytest.raises(CheckpointError, match="its policy is"):

@@ -8,13 +8,12 @@ import torch
 
 from marl.env.actions import MODES
 from marl.env.layout import Observation
-from marl.policy.build import PolicySpec
 from marl.policy.pair_score import stack
 from sim.scoring.table import OfGpu, OfServer
 from tests.marl.playing import play
-from tests.marl.worlds import RULES, RandomJobs, loud_policy, mixed_world
+from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world
 
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0, datacenter=True)
+SPEC = replace(SMALL, datacenter=True)
 WHOLE = replace(RULES, datacenter=True, only_placeable=False)
 JOBS = RandomJobs(count=30, partitions=3, most_gpus=3, span_s=1200.0)
 ALL = ("all_gpus", "all_servers", "all_racks")

@@ -8,12 +8,8 @@ import pytest
 from marl.env.layout import WORKER, CodecRules
 from marl.env.memory import make_memory
 from marl.env.playing import pause_s
-from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec, save_policy
-from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import greedy
-from sim.simulator import simulate
-from tests.marl.test_lockstep import SPEC, events
-from tests.marl.worlds import MIXED_JOBS, RULES, env_of, loud_policy, mixed_world, world_of
+from marl.policy.build import PolicyFileError, build_policy, read_spec, save_policy
+from tests.marl.worlds import RULES, SMALL, env_of, world_of
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 EVERY_TEN = replace(RULES, interval_s=10.0)
@@ -82,36 +78,10 @@ def test_the_timeline_of_an_interval_clock():
     assert first_legal(RULES)["first_start_s"] == [0.0, 3.0, 5.0, 20.0]
 
 
-def policy_in(folder, rules: CodecRules) -> MarlScheduler:
-    save_policy(folder, loud_policy(SPEC, 1), SPEC, rules)
-    return MarlScheduler(checkpoint=str(folder), untrained=False)
-
-
-@pytest.mark.parametrize("rules", [EVERY_TEN, replace(RULES, granularity=WORKER),
-                                   replace(EVERY_TEN, granularity=WORKER)])  # fmt: skip
-def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rules: CodecRules):
-    scheduler, world = policy_in(tmp_path, rules), mixed_world(2)
-    windows = [MIXED_JOBS(seed) for seed in range(3)]
-    together = scheduler.play_together([world.simulator(jobs) for jobs in windows], 0)
-    teacher = greedy(load_policy(tmp_path, 2)[0])
-    for run, jobs in zip(together, windows, strict=True):
-        alone = simulate(world.simulator(jobs), scheduler, 0, None)
-        assert events(run) == events(alone)
-        assert np.isfinite(run.finish_s).all()
-        if rules.interval_s > 0:
-            assert (run.start_s % rules.interval_s == 0).all()
-        env = env_of(world, lambda _, jobs=jobs: jobs, rules=rules)
-        observations, _ = env.reset(seed=0)
-        state = env.turns.simulator.state
-        while env.agents:
-            observations, *_ = env.step({a: teacher(o) for a, o in observations.items()})
-        np.testing.assert_array_equal(state.job["finish_s"], run.finish_s)
-
-
 def test_a_policy_file_keeps_the_rules_and_old_ones_mean_gangs_and_events(tmp_path):
-    policy = build_policy(SPEC, 1)
+    policy = build_policy(SMALL, 1)
     rules = replace(RULES, granularity=WORKER, interval_s=30.0, rest_share=0.5, rest_most_s=60.0)
-    save_policy(tmp_path, policy, SPEC, rules)
+    save_policy(tmp_path, policy, SMALL, rules)
     assert read_spec(tmp_path)[1] == rules
     path = tmp_path / "policy.json"
     text = path.read_text()

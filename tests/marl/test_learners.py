@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.utils.minibatch_utils import ShardEpisodesIterator
 
@@ -15,20 +14,11 @@ from marl.policy.pair_score import MASKED
 from marl.rllib.algorithm import LazyCategorical, build_ppo
 from marl.rllib.array_runner import Fragment
 from marl.rllib.cluster import SHARED
-from marl.training.spec import LocalRay, RayError
-from tests.marl.test_rllib import PPO, arguments, sampled
-from tests.marl.worlds import CONF
+from marl.training.spec import RayError
+from tests.marl.test_rllib import PPO, arguments
+from tests.marl.trainings import local_ray
 
 pytestmark = pytest.mark.ray
-
-
-def local_ray(**given: Any) -> LocalRay:
-    """The shipped values, but for those given."""
-    files = [
-        yaml.safe_load((CONF / "ray" / f"{name}.yaml").read_text()) for name in ("_base", "local")
-    ]
-    shipped = {k: v for each in files for k, v in each.items() if k not in {"defaults", "_target_"}}
-    return LocalRay(**shipped | {"object_store_bytes": 100_000_000} | given)
 
 
 def turns_of(fragments: list[Fragment]) -> list[tuple[Any, ...]]:
@@ -48,16 +38,15 @@ def turns_of(fragments: list[Fragment]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("learners", [2, 3, 7])
-def test_learners_get_every_turn_once(ppo_of: Callable[..., Any], learners: int):
-    fragments = sampled(ppo_of(**arguments()), 3, 100)
+def test_learners_get_every_turn_once(fragments: list[Fragment], learners: int):
     shares = list(ShardEpisodesIterator(fragments, num_shards=learners))
     assert sorted(turns_of([f for share in shares for f in share])) == sorted(turns_of(fragments))
     sizes = [len(turns_of(share)) for share in shares]
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_cut_ends_only_where_its_episode_did(ppo_of: Callable[..., Any]):
-    for whole in sampled(ppo_of(**arguments()), 10, 100):
+def test_a_cut_ends_only_where_its_episode_did(fragments: list[Fragment]):
+    for whole in fragments:
         first, last = whole[: len(whole) // 2], whole[len(whole) // 2 :]
         for agent, turns in whole.agent_episodes.items():
             parts = [

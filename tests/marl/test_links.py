@@ -6,22 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marl.env.layout import NEEDS, Layout, Observation, inside_graph, layout_for
-from marl.env.plays import Rounds
+from marl.env.layout import NEEDS, Observation, inside_graph
 from marl.env.world import World
-from marl.policy.build import PolicySpec, load_policy, save_policy
+from marl.policy.build import load_policy, save_policy
 from marl.schedulers.marl import MarlScheduler
 from sim.decision import Decision, Start
 from sim.simulator import simulate
 from sim.topology.generators import leaf_spine
 from sim.topology.outages import Change
 from sim.topology.topology import Topology
-from tests.marl.worlds import MIXED_JOBS, RULES, loud_policy, mixed_world, world_of
+from tests.marl.playing import rounds_of
+from tests.marl.worlds import MIXED_JOBS, RULES, SMALL, loud_policy, mixed_world, world_of
 from tests.sim.worlds import Job, changes, job_table, physics_of
 
 LINKED = replace(RULES, links=True)
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0, encoder="linked",
-                  inner_rounds=2)  # fmt: skip
+SPEC = replace(SMALL, encoder="linked", inner_rounds=2)
 ADDED = {"link_ends", "link_edges", "server_links"}
 
 
@@ -35,16 +34,10 @@ def described() -> Topology:
     )  # fmt: skip
 
 
-def layout_of(world: World, links: bool) -> Layout:
-    return layout_for(world.topology, world.partition_of_server, replace(RULES, links=links))
-
-
 def after(world: World, jobs: list[Job], *starts: tuple[int, list[int]]) -> list[Observation]:
     """What the agents see at time 0 once jobs have started on the given GPUs."""
     simulator = world.simulator(job_table(jobs))
-    views, layout = simulator.views(NEEDS), layout_of(world, links=True)
-    rounds = Rounds(layout=layout, rules=LINKED)
-    rounds.restart()
+    views, rounds = simulator.views(NEEDS), rounds_of(world, LINKED)
     simulator.advance()
     begun = tuple(Start(job, np.array(gpus)) for job, gpus in starts)
     simulator.apply(Decision(starts=begun, again=True))
@@ -93,15 +86,13 @@ def test_what_others_see_stays_bit_by_bit():
     jobs, seen = job_table([Job(0, 2, 300, 300, 1, 0), Job(0, 6, 300, 300, 2, 1)]), []
     for links in (False, True):
         simulator = world.simulator(jobs)
-        views = simulator.views(NEEDS)
-        rounds = Rounds(layout=layout_of(world, links), rules=replace(RULES, links=links))
-        rounds.restart()
+        views, rounds = simulator.views(NEEDS), rounds_of(world, replace(RULES, links=links))
         simulator.advance()
         seen.append(rounds.observe(views.view(), everyone=True)[0])
     plain, linked = seen
     assert linked.keys() - plain.keys() == ADDED
     assert all(np.array_equal(plain[key], linked[key]) for key in plain)
-    shapes = layout_of(world, True).shapes()
+    shapes = rounds.layout.shapes()
     assert {key: value.shape for key, value in linked.items()} == shapes
 
 

@@ -7,41 +7,58 @@ import numpy as np
 import pytest
 import torch
 
-from marl.policy.build import PolicySpec, save_policy
+from marl.env.layout import WORKER, CodecRules
+from marl.policy.build import load_policy, save_policy
 from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
-from sim.run import Run
+from marl.training.plan import greedy
 from sim.simulator import simulate
-from tests.marl.worlds import RULES, RandomJobs, loud_policy, mixed_world
+from tests.marl.worlds import (
+    MIXED_JOBS,
+    RULES,
+    SMALL,
+    RandomJobs,
+    env_of,
+    events,
+    loud_policy,
+    mixed_world,
+)
 
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
+EVERY_TEN = replace(RULES, interval_s=10.0)
 
 
-def events(run: Run) -> bytes:
-    log = run.log
-    return b"".join(c.tobytes() for c in (log.time_s, log.kind, log.job, log.partition, *log.gpus))
-
-
-def test_lockstep_plays_what_the_scheduler_plays(tmp_path):
-    save_policy(tmp_path, loud_policy(SPEC, 1), SPEC, RULES)
-    world = mixed_world(2)
-    sizes = (5, 40, 20)  # the runs end at different times
-    windows = [
-        RandomJobs(count=count, partitions=2, most_gpus=6, span_s=3000.0)(seed)
-        for seed, count in enumerate(sizes)
-    ]
+@pytest.mark.parametrize(
+    "rules",
+    [RULES, EVERY_TEN, replace(RULES, granularity=WORKER), replace(EVERY_TEN, granularity=WORKER)],
+    ids=["events", "interval", "workers", "workers of an interval"],
+)
+def test_lockstep_the_scheduler_and_the_environment_play_the_same(
+    tmp_path: Path, rules: CodecRules
+):
+    save_policy(tmp_path, loud_policy(SMALL, 1), SMALL, rules)
     scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+    world, counts = mixed_world(2), (5, 40, 20)  # the runs end at different times
+    windows = [replace(MIXED_JOBS, count=count)(seed) for seed, count in enumerate(counts)]
     together = scheduler.play_together([world.simulator(jobs) for jobs in windows], 0)
+    teacher = greedy(load_policy(tmp_path, 2)[0])
     for run, jobs in zip(together, windows, strict=True):
-        alone = simulate(world.simulator(jobs), scheduler, 0, None)
-        assert events(run) == events(alone)
+        assert events(run) == events(simulate(world.simulator(jobs), scheduler, 0, None))
         assert np.isfinite(run.finish_s).all()
-    assert len({events(run) for run in together}) == len(sizes)
+        if rules.interval_s > 0:
+            assert (run.start_s % rules.interval_s == 0).all()
+        for everyone in (False, True) if rules is RULES else (False,):
+            env = env_of(world, lambda _, jobs=jobs: jobs, everyone=everyone, rules=rules)
+            observations, _ = env.reset(seed=0)
+            while env.agents:
+                chosen = {agent: teacher(seen) for agent, seen in observations.items()}
+                observations, *_ = env.step(chosen)
+            assert events(env.turns.simulator.outcome("env", 0, 0.0, 0.0)) == events(run)
+    assert len({events(run) for run in together}) == len(counts)
 
 
 @pytest.mark.parametrize("encoder", ["hierarchical", "flat"], ids=["compiled", "torch"])
 def test_acting_is_deciding_and_carrying_out(tmp_path: Path, encoder: str):
-    spec, rules = replace(SPEC, encoder=encoder), replace(RULES, interval_s=100.0)
+    spec, rules = replace(SMALL, encoder=encoder), replace(RULES, interval_s=100.0)
     save_policy(tmp_path, loud_policy(spec, 1), spec, rules)
     jobs = RandomJobs(count=20, partitions=2, most_gpus=6, span_s=3000.0)(3)
     scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)

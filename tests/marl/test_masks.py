@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marl.env.layout import NEEDS, CodecRules, layout_for
-from marl.env.plays import Rounds
+from marl.env.layout import NEEDS, CodecRules
 from marl.env.world import World
-from tests.marl.playing import Round, forwards_of, play, starts_of, tried
+from tests.marl.playing import Round, forwards_of, play, rounds_of, starts_of, tried
 from tests.marl.worlds import RULES, RandomJobs, mixed_world, world_of
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
@@ -162,9 +161,7 @@ def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
     world = world_of(topology, 2, physics=physics_of(topology), max_tenants=1)
     trace = job_table([Job(0, 1, 100), Job(10, 1, 100)])
     simulator = world.simulator(trace)
-    views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(topology, world.partition_of_server, RULES), rules=RULES)
-    rounds.restart()
+    views, rounds = simulator.views(NEEDS), rounds_of(world, RULES)
 
     def masks() -> tuple[bool, list[bool], bool]:
         """Any start, forwards of the first job, *wait*."""
@@ -195,9 +192,7 @@ def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
     world = world_of(topology, 3, physics=physics_of(topology), max_tenants=1, max_forwards=9)
     trace = job_table([Job(0, 1, 100, home=1), Job(0, 1, 50, home=2)])
     simulator = world.simulator(trace)
-    views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(topology, world.partition_of_server, RULES), rules=RULES)
-    rounds.restart()
+    views, rounds = simulator.views(NEEDS), rounds_of(world, RULES)
     simulator.advance()
     rounds.open()
     turns = []
@@ -230,22 +225,3 @@ def test_a_gang_too_large_for_its_partition_may_leave_for_a_full_one():
     now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 5)
     assert forwards_of(now, 0)[0].tolist() == [False, True]
     assert not starts_of(now, 0).any()
-
-
-def test_a_job_at_its_last_hop_stays():
-    topology = cluster(2, 1, servers_per_rack=1)
-    world = world_of(topology, 2, physics=physics_of(topology), max_tenants=1, max_forwards=0)
-    trace = job_table([Job(0, 1, 100), Job(5, 1, 10)])
-    assert all(now.view.now_s != 5 or not now.seen for now in play(world, trace, RULES, 0))
-
-
-def test_sharing_can_be_forbidden():
-    topology = cluster(1, 1)
-    world = world_of(topology, 1, physics=physics_of(topology))
-    trace = job_table([Job(0, 1, 100), Job(5, 1, 10)])
-    for sharing in (True, False):
-        rules = CodecRules(window=2, only_placeable=True, sharing=sharing, patience_s=1e9)
-        asked = [now for now in play(world, trace, rules, 0) if now.view.now_s == 5 and now.seen]
-        assert bool(asked) == sharing
-        if sharing:
-            assert starts_of(asked[0], 0)[0, 0].tolist() == [False, True]

@@ -1,19 +1,28 @@
 """PettingZoo's own tests, unmodified, on the scheduling environment."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test, seed_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
+from marl.env.layout import WORKER, CodecRules
 from marl.env.scheduling_env import SchedulingEnv
 from sim.errors import InvalidDecision
-from tests.marl.worlds import MIXED_JOBS, any_legal, env_of, mixed_world
+from tests.marl.worlds import MIXED_JOBS, RULES, any_legal, env_of, mixed_world
+
+RULES_OF = {
+    "gangs": RULES,
+    "workers": replace(RULES, granularity=WORKER),
+    "suspending": replace(RULES, suspends=True),
+}
+EACH = pytest.mark.parametrize("rules", RULES_OF.values(), ids=RULES_OF)
 
 
-def make() -> SchedulingEnv:
-    return env_of(mixed_world(), MIXED_JOBS, everyone=True)
+def make(rules: CodecRules = RULES, **given: int) -> SchedulingEnv:
+    return env_of(mixed_world(), MIXED_JOBS, everyone=True, rules=rules, **given)
 
 
 @pytest.fixture(autouse=True)
@@ -24,16 +33,19 @@ def warnings_are_failures():
         yield
 
 
-def test_parallel_api():
-    parallel_api_test(make(), num_cycles=1000)
+@EACH
+def test_parallel_api(rules: CodecRules):
+    parallel_api_test(make(rules), num_cycles=1000)
 
 
-def test_parallel_api_where_episodes_are_cut():
-    parallel_api_test(env_of(mixed_world(), MIXED_JOBS, everyone=True, max_rounds=7))
+@EACH
+def test_parallel_api_where_episodes_are_cut(rules: CodecRules):
+    parallel_api_test(make(rules, max_rounds=7))
 
 
-def test_equal_seeds_give_equal_episodes():
-    parallel_seed_test(make, num_cycles=300)
+@EACH
+def test_equal_seeds_give_equal_episodes(rules: CodecRules):
+    parallel_seed_test(lambda: make(rules), num_cycles=300)
 
 
 def test_equal_seeds_as_a_turn_based_env():
@@ -96,7 +108,7 @@ def test_seeds_make_the_stream_of_episodes():
 
 
 def test_stepping_an_ended_episode_is_an_error():
-    env = env_of(mixed_world(), MIXED_JOBS, everyone=True, max_rounds=1)
+    env = make(max_rounds=1)
     observations, _ = env.reset(seed=0)
     env.step({a: any_legal(np.random.default_rng(0), o) for a, o in observations.items()})
     with pytest.raises(RuntimeError, match="after the episode's end"):

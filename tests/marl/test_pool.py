@@ -3,15 +3,15 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from marl.training.spec import LocalRay, RayError
+from marl.training.spec import RayError
 from sim.errors import SimulationError
+from tests.marl.trainings import local_ray
 
 pytestmark = pytest.mark.ray
 
@@ -61,38 +61,37 @@ def waits_for_ever(task: Task) -> int:
 
 
 @pytest.fixture
-def pool() -> Iterator[object]:
+def pool() -> object:
     """Two workers; Ray itself is left to the process, which may have more tests for it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from marl.rllib.cluster import Pool
 
-    yield Pool(local(), 2)
-
-
-def local() -> LocalRay:
     # Workers of no CPU find room in whatever Ray this process has.
-    return LocalRay(
-        num_env_runners=0, num_envs_per_env_runner=1, num_cpus_per_env_runner=0,
-        num_gpus_per_env_runner=0, num_learners=0, num_cpus_per_learner=0, num_gpus_per_learner=0,
-        sample_timeout_s=5.0, probe_timeout_s=1.0, restore_timeout_s=1.0, restart_delay_s=1.0,
-        object_store_bytes=100_000_000,
-    )  # fmt: skip
+    ray = local_ray(num_cpus_per_env_runner=0, sample_timeout_s=5.0, probe_timeout_s=1.0,
+                    restore_timeout_s=1.0)  # fmt: skip
+    return Pool(ray, 2)
+
+
+def both(pool, tasks: list[Task]) -> set[int]:
+    """Process ids of the two workers, once both have started."""
+    deadline = time.monotonic() + 60
+    while len(found := set(pool.each(pid, tasks))) < 2 and time.monotonic() < deadline:
+        pass
+    assert len(found) == 2
+    return found
 
 
 def test_results_are_in_the_order_of_tasks_whoever_dies(pool, tmp_path: Path, caplog):
     tasks = [(tmp_path, number) for number in range(8)]
     squares = [number**2 for number in range(8)]
     assert pool.each(square, tasks) == squares
-    before = set(pool.each(pid, tasks))
-    assert len(before) == 2
+    before = both(pool, tasks)
 
     assert pool.each(square_or_die, tasks) == squares  # one dies in the middle
     assert int((tmp_path / "pid").read_text()) in before
     assert "a worker was lost" in caplog.text
-    deadline = time.monotonic() + 60
-    while len(now := set(pool.each(pid, tasks))) < 2 and time.monotonic() < deadline:
-        pass
-    assert len(now) == 2 and now != before  # another came in its place
+    now = both(pool, tasks)
+    assert now != before  # another came in its place
 
     for each in now:  # all of them, between two rounds
         os.kill(each, signal.SIGKILL)
@@ -101,7 +100,7 @@ def test_results_are_in_the_order_of_tasks_whoever_dies(pool, tmp_path: Path, ca
 
 def test_a_worker_that_does_not_answer_is_given_up(pool, tmp_path: Path, caplog):
     tasks = [(tmp_path, number) for number in range(4)]
-    assert len(set(pool.each(pid, tasks))) == 2  # the first task of each may take its time
+    both(pool, tasks)  # the first task of each may take its time
     try:
         assert pool.each(falls_asleep, tasks) == [0, 1, 4, 9]
         assert "no answer within ray.sample_timeout_s" in caplog.text

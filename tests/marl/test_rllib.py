@@ -10,22 +10,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from ray.rllib.algorithms.ppo import ppo
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
 from marl.env.scheduling_env import SchedulingEnv
-from marl.policy.build import PolicySpec
 from marl.policy.pair_score import stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, _creator
 from marl.rllib.cluster import SHARED
-from marl.training.spec import LocalRay, TrainingError
-from tests.marl.worlds import CONF, MIXED_JOBS, any_legal, env_of, mixed_world, ppo_spec
+from marl.training.spec import TrainingError
+from tests.marl.trainings import local_ray
+from tests.marl.worlds import (
+    MIXED_JOBS,
+    SMALL,
+    any_legal,
+    env_of,
+    loud_policy,
+    mixed_world,
+    ppo_spec,
+)
 
 pytestmark = pytest.mark.ray
 
-POLICY = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 PPO = ppo_spec(
     iterations=2,
     time_budget_s=None,
@@ -80,7 +86,7 @@ def make_bookkeeping() -> SchedulingEnv:
 
 
 def arguments(**given: Any) -> dict[str, Any]:
-    return {"make_env": make_env, "ppo": PPO, "policy": POLICY, "num_racks": 2, "weights": None,
+    return {"make_env": make_env, "ppo": PPO, "policy": SMALL, "num_racks": 2, "weights": None,
             "seed": 0} | given  # fmt: skip
 
 
@@ -108,9 +114,11 @@ def test_no_reward_is_lost_or_doubled_between_fragments(ppo_of: Callable[..., An
         assert total == pytest.approx(booked, rel=1e-6, abs=1e-6)
 
 
-def test_only_agents_with_a_choice_act_and_never_against_their_mask(ppo_of: Callable[..., Any]):
+def test_only_agents_with_a_choice_act_and_never_against_their_mask(
+    fragments: list[MultiAgentEpisode],
+):
     acted = 0
-    for chunk in sampled(ppo_of(**arguments()), 8, 50):
+    for chunk in fragments:
         for agent in chunk.agent_episodes.values():
             masks = np.asarray(agent.get_observations(slice(0, len(agent)))["action_mask"])
             actions = np.asarray(agent.get_actions())
@@ -120,8 +128,8 @@ def test_only_agents_with_a_choice_act_and_never_against_their_mask(ppo_of: Call
     assert acted >= 300
 
 
-def test_an_end_terminates_and_a_cut_truncates(ppo_of: Callable[..., Any]):
-    ends = [c for c in sampled(ppo_of(**arguments()), 10, 100) if c.is_done]
+def test_an_end_terminates_and_a_cut_truncates(fragments: list[MultiAgentEpisode]):
+    ends = [c for c in fragments if c.is_done]
     # The first episode of a copy is cut on purpose (if it is not over before); all others end.
     assert [c.is_truncated for c in ends].count(True) in (1, 2)
     assert [c.is_terminated for c in ends].count(True) >= 5
@@ -180,8 +188,7 @@ def test_equal_seeds_sample_equal_batches(ppo_of: Callable[..., Any]):
 
 
 def test_given_weights_are_the_policys(trainer_of: Callable[..., Any]):
-    source = trainer_of(**arguments(seed=1)).policy()
-    weights = {key: value.clone() for key, value in source.state_dict().items()}
+    weights = loud_policy(SMALL, 1).state_dict()
     policy = trainer_of(**arguments(seed=2, weights=weights)).policy()
     assert all(torch.equal(weights[key], value) for key, value in policy.state_dict().items())
 
@@ -330,8 +337,7 @@ def test_the_times_of_a_row_are_its_own(
 def test_lost_env_runners_are_waited_for_and_then_told(
     trainer_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ):
-    given = yaml.safe_load((CONF / "ray" / "_base.yaml").read_text()) | {"restore_timeout_s": 0}
-    trainer = trainer_of(**arguments(ray=LocalRay(**given, object_store_bytes=100_000_000)))
+    trainer = trainer_of(**arguments(ray=local_ray(restore_timeout_s=0)))
     sample = ppo.synchronous_parallel_sample
     lost = iter([True, True, False])
     monkeypatch.setattr(

@@ -22,7 +22,7 @@ from marl.rllib.checkpoint import FOLDER, JUDGED, SETTING, checkpoints
 from marl.training.spec import CheckpointError, TrainingError
 from sim.errors import GpuYardError
 from sim.report.run_folder import collect_record
-from tests.marl.test_train_script import TINY
+from tests.marl.test_train_script import WORDS
 from tests.marl.trainings import curve
 
 pytestmark = pytest.mark.ray
@@ -33,7 +33,7 @@ Train = Callable[..., Any]
 
 def launched(folder: Path, *words: str) -> Launch:
     folder.mkdir(exist_ok=True)
-    given = [*TINY, "warm_start=none", "validate_every=1", "resume=auto", *words]
+    given = [*WORDS, "warm_start=none", "validate_every=1", "resume=auto", *words]
     with initialize_config_dir(str(CONF), job_name="train", version_base=None):
         cfg = composed_of("train", given)
         record = collect_record(
@@ -43,8 +43,8 @@ def launched(folder: Path, *words: str) -> Launch:
         return Launch(folder, resolve(cfg), record)
 
 
-@pytest.fixture
-def train(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Train:
+@pytest.fixture(scope="module")
+def train(request: pytest.FixtureRequest) -> Train:
     """Trains in a folder; validations find what is given, None is a Ctrl-C in one."""
     request.getfixturevalue("one_ray")
 
@@ -57,9 +57,10 @@ def train(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tr
                 raise found
             return found
 
-        monkeypatch.setattr(session, "validation_jct_s", judge)
         training, stops = session.Training(launched(folder, *words)), None in finds
-        with Progress(console=Console(quiet=True), disable=True) as progress:
+        quiet = Progress(console=Console(quiet=True), disable=True)
+        with pytest.MonkeyPatch.context() as patch, quiet as progress:
+            patch.setattr(session, "validation_jct_s", judge)
             try:
                 session.learn(training, progress, None)
                 assert not stops
@@ -69,6 +70,19 @@ def train(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tr
         return training
 
     return run
+
+
+@pytest.fixture(scope="module")
+def one_training(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train(folder, [900, 800], "algo.iterations=1")
+    return folder
+
+
+@pytest.fixture
+def trained(one_training: Path, tmp_path: Path) -> Path:
+    """A copy of a training of one iteration, judged 900 and 800."""
+    return Path(shutil.copytree(one_training, tmp_path / "run"))
 
 
 def kill(folder: Path, kept: int) -> None:
@@ -94,17 +108,16 @@ def test_what_is_best_is_known_though_its_row_was_cut(train: Train, tmp_path: Pa
 
 
 def test_what_was_judged_in_another_setting_never_counts(
-    train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    train: Train, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    first, second = tmp_path / "first", tmp_path / "second"
-    train(first, [500, 400], "algo.iterations=1")
-    words = (OTHER, "validate_every=2")
+    second, words = tmp_path / "second", (OTHER, "validate_every=2")
     with caplog.at_level(logging.INFO):
-        train(second, [900], *words, f"resume={first}", "algo.iterations=2")
+        train(second, [1900], *words, f"resume={trained}", "algo.iterations=2")
         train(second, [None], *words, "algo.iterations=3")
     assert "inf" not in caplog.text
-    assert train(second, [800], *words, "algo.iterations=3").best_s == 800
-    assert json.loads((second / "policy" / JUDGED).read_text())["validation_jct_s"] == 800
+    assert "dropped" not in caplog.text
+    assert train(second, [1800], *words, "algo.iterations=3").best_s == 1800
+    assert json.loads((second / "policy" / JUDGED).read_text())["validation_jct_s"] == 1800
 
 
 def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
@@ -134,42 +147,35 @@ def test_a_wrong_setting_costs_no_checkpoint(train: Train, tmp_path: Path):
 
 
 def test_a_restore_that_is_interrupted_costs_no_checkpoint(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Train, trained: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    train(tmp_path, [900, 800], "algo.iterations=1")
-
     def press(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(trainer.Trainer, "restore", press)
     with pytest.raises(AssertionError, match="stops"):
-        train(tmp_path, [], "algo.iterations=2")
-    assert list(checkpoints(tmp_path)) == [1]
+        train(trained, [], "algo.iterations=2")
+    assert list(checkpoints(trained)) == [1]
 
 
-def test_a_refused_resume_leaves_the_results(train: Train, tmp_path: Path):
-    train(tmp_path, [900, 800], "algo.iterations=1")
-    (tmp_path / "metrics.json").write_text("{}")
+def test_a_refused_resume_leaves_the_results(trained: Path):
+    (trained / "metrics.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"agents\.count was 2, is 4"):
-        session.train(launched(tmp_path, "agents.count=4"))
-    assert (tmp_path / "metrics.json").is_file()
-    assert not (tmp_path / "config.yaml").exists()
+        session.train(launched(trained, "agents.count=4"))
+    assert (trained / "metrics.json").is_file()
+    assert not (trained / "config.yaml").exists()
 
 
 def test_checkpoints_that_are_dropped_are_told(
-    train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    train: Train, trained: Path, caplog: pytest.LogCaptureFixture
 ):
-    train(tmp_path, [900, 800], "algo.iterations=1")
-    assert "dropped" not in caplog.text
-    train(tmp_path, [900, 800], "algo.iterations=1", "resume=null")
-    assert f"{tmp_path} holds a training, which is dropped" in caplog.text
+    train(trained, [900, 800], "algo.iterations=1", "resume=null")
+    assert f"{trained} holds a training, which is dropped" in caplog.text
 
 
 def test_a_full_disk_is_told_with_what_stays_and_how_to_go_on(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    train(tmp_path, [900, 800], "algo.iterations=1")
-
     def fail(*_: object) -> None:
         raise OSError(28, "Error writing bytes to file")  # as pyarrow's: without the file
 
@@ -178,26 +184,25 @@ def test_a_full_disk_is_told_with_what_stays_and_how_to_go_on(
     monkeypatch.setattr(session, "validation_jct_s", lambda *_: 700)
     told = r"checkpoint: cannot be written \(No space left.*\); iteration_000001 stays; make room"
     with pytest.raises(
-        TrainingError, match=rf"{told}\nto go on: gpuyard train .*{tmp_path} resume=auto"
+        TrainingError, match=rf"{told}\nto go on: gpuyard train .*{trained} resume=auto"
     ):
-        session.train(launched(tmp_path, "algo.iterations=2", "rivals=[]"))
-    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == [
+        session.train(launched(trained, "algo.iterations=2", "rivals=[]"))
+    assert sorted(path.name for path in (trained / FOLDER).iterdir()) == [
         "iteration_000001", SETTING
     ]  # fmt: skip
 
 
-def test_torn_files_beside_a_checkpoint_are_named(train: Train, tmp_path: Path):
-    train(tmp_path, [900, 800], "algo.iterations=1")
-    rows = tmp_path / "learning_curve.csv"
+def test_torn_files_beside_a_checkpoint_are_named(train: Train, trained: Path):
+    rows = trained / "learning_curve.csv"
     whole = rows.read_text()
     rows.write_text(whole + "7\n")
     with pytest.raises(CheckpointError, match=r"learning_curve\.csv, line 4: .*mend or remove"):
-        train(tmp_path, [], "algo.iterations=2")
+        train(trained, [], "algo.iterations=2")
     rows.write_text(whole.replace("800", "8oo"))
     with pytest.raises(CheckpointError, match=r"learning_curve\.csv, line 3: .*mend or remove"):
-        train(tmp_path, [], "algo.iterations=2")
+        train(trained, [], "algo.iterations=2")
     rows.write_text(whole)
-    for path in (tmp_path / "policy" / JUDGED, tmp_path / FOLDER / SETTING):
+    for path in (trained / "policy" / JUDGED, trained / FOLDER / SETTING):
         path.write_bytes(path.read_bytes()[:-1])
         with pytest.raises(CheckpointError, match=rf"{path.name}: was cut off .*remove it to go"):
-            train(tmp_path, [], "algo.iterations=2")
+            train(trained, [], "algo.iterations=2")

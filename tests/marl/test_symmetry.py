@@ -8,12 +8,9 @@ import torch
 
 from marl.env.actions import MODES
 from marl.env.layout import Observation
-from marl.policy.build import PolicySpec
 from marl.policy.pair_score import PairScorePolicy, stack
 from tests.marl.playing import play
-from tests.marl.worlds import MIXED_JOBS, RULES, RandomJobs, loud_policy, mixed_world
-
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
+from tests.marl.worlds import MIXED_JOBS, RULES, SMALL, RandomJobs, loud_policy, mixed_world
 
 
 def observations(partitions: int, least: int) -> list[Observation]:
@@ -67,7 +64,7 @@ def shuffled_peers(observation: Observation, order: np.ndarray) -> Observation:
 
 
 def test_renaming_servers_renames_scores():
-    policy = loud_policy(SPEC, 0, 2)
+    policy = loud_policy(SMALL, 0, 2)
     for observation in observations(2, 6):
         order = np.random.default_rng(0).permutation(4)
         starts, sends, wait, value = scores(policy, observation)
@@ -80,7 +77,7 @@ def test_renaming_servers_renames_scores():
 
 
 def test_renaming_peers_renames_forwards_and_nothing_else():
-    policy = loud_policy(SPEC, 0, 1)
+    policy = loud_policy(SMALL, 0, 1)
     for observation in observations(4, 4):
         order = np.random.default_rng(1).permutation(4)
         starts, sends, wait, value = scores(policy, observation)
@@ -92,7 +89,7 @@ def test_renaming_peers_renames_forwards_and_nothing_else():
 
 def test_padding_changes_no_score():
     """One set of weights: room for more servers and partitions adds only masked actions."""
-    policy = loud_policy(SPEC, 0, 2)
+    policy = loud_policy(SMALL, 0, 2)
     for observation in observations(2, 6):
         w, s = observation["pairs"].shape[:2]
         starts, sends, wait, _ = scores(policy, observation)

@@ -1,7 +1,6 @@
 """The rule, its imitation, and double DQN through RLlib: files, resuming, diverging."""
 
 import signal
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +19,7 @@ from marl.topdrl.env import (
 )
 from marl.topdrl.network import build_network, load_picker
 from tests.marl.topdrl_worlds import env_of, network_of, sight_of, york_world
-from tests.marl.trainings import Training, curve
+from tests.marl.trainings import Training, curve, wait_for
 
 SPEC = ImitationSpec(
     episodes=8, epochs=30, minibatch=32, learning_rate=1e-2, least_speed=0.9, random_share=0.2,
@@ -79,9 +78,7 @@ def test_imitation_comes_to_agree_with_the_rule():
 def test_a_run_is_interrupted_and_goes_on(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     with TRAINING.begun(first, "picker.learner.steps=1000000") as running:
-        until = time.monotonic() + 240
-        while len(curve(first)) < 4 and time.monotonic() < until and running.poll() is None:
-            time.sleep(0.2)
+        wait_for(lambda: len(curve(first)) >= 4, running, 240)
         running.send_signal(signal.SIGINT)
         assert running.wait(timeout=120) == 130, (tmp_path / "printed").read_text()
     done = int(curve(first)[-1]["steps"])

@@ -231,9 +231,6 @@ def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
 
 
 def test_jobs_that_wait_for_ever_are_told_of():
-    turns = turns_of(mixed_world(), job_table([Job(0, 1, 10)]))
-    turns.act(0)
-    turns.next()
     lost = turns_of(mixed_world(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
     with pytest.raises(SimulationError, match="wait forever"):
         play_on(lost, np.random.default_rng(0))

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from marl.env.actions import MODES, SHARED
-from marl.env.layout import NEEDS, WORKER, CodecRules, layout_for
+from marl.env.layout import NEEDS, WORKER, CodecRules
 from marl.env.plays import Rounds
 from marl.env.world import World
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
-from tests.marl.playing import amid_gang, play, rounds_forked, tried
+from tests.marl.playing import amid_gang, play, rounds_forked, rounds_of, tried
 from tests.marl.worlds import (
     MIXED_JOBS,
     RULES,
@@ -45,11 +44,7 @@ def test_whoever_begins_a_gang_completes_it_in_as_many_turns_as_it_has_workers(d
     rng = np.random.default_rng(drawn[1])
     started, begun = 0, None
     simulator = world.simulator(jobs)
-    views = simulator.views(NEEDS)
-    rounds = Rounds(
-        layout=layout_for(world.topology, world.partition_of_server, rules), rules=rules
-    )
-    rounds.restart()
+    views, rounds = simulator.views(NEEDS), rounds_of(world, rules)
     while simulator.advance():
         rounds.open()
         assert begun is None  # no time passes amid a gang
@@ -109,11 +104,9 @@ def test_all_that_gangs_can_reach_workers_can_reach_and_the_simulator_accepts_it
         if looked == 12 or not now.seen:
             continue
         looked += 1
-        layout = now.rounds.layout
         reached = []
         for each in (whole, rules):
-            rounds = Rounds(layout=layout, rules=each)
-            rounds.restart()
+            rounds = rounds_of(world, each)
             rounds.play(now.view).memory.waited[:] = now.rounds.play(now.view).memory.waited
             reached.append(placements(rounds, now.view, now.simulator))
         assert reached[0] <= reached[1]
@@ -132,8 +125,7 @@ def test_workers_can_be_spread_where_gangs_cannot():
     for rules in (RULES, WORKERS):
         simulator = world.simulator(trace)
         simulator.advance()
-        rounds = Rounds(layout=layout_for(topology, world.partition_of_server, rules), rules=rules)
-        rounds.restart()
+        rounds = rounds_of(world, rules)
         view = simulator.views(NEEDS).view()
         found[rules.granularity] = {g for _, g in placements(rounds, view, simulator)}
     assert found["gang"] == {(0, 1), (2, 3)}
@@ -170,20 +162,3 @@ def test_nothing_is_earned_amid_a_gang():
             assert set(observations) == {agent}
             assert set(rewards.values()) == {0.0}
     assert amid > 10
-
-
-def make():
-    return env_of(mixed_world(), MIXED_JOBS, everyone=True, rules=WORKERS)
-
-
-def test_parallel_api():
-    parallel_api_test(make(), num_cycles=1000)
-
-
-def test_parallel_api_where_episodes_are_cut():
-    cut = env_of(mixed_world(), MIXED_JOBS, everyone=True, max_rounds=7, rules=WORKERS)
-    parallel_api_test(cut)
-
-
-def test_equal_seeds_give_equal_episodes():
-    parallel_seed_test(make, num_cycles=300)

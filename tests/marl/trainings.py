@@ -1,18 +1,30 @@
-"""Training programs as a user runs them: in a process and a session of their own."""
+"""Training programs as a user runs them, in processes of their own; values that are shipped."""
 
 import csv
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from marl.training.spec import LocalRay
 from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"
+TINY = (
+    "topology=small_leaf_spine", "workload=venus_like", "agents.count=2", "workload.num_jobs=40",
+    "workload.thin=1", "algo.batch_agent_steps=64", "algo.minibatch_agent_steps=32",
+    "algo.epochs=1", "validation_windows=1", "encoder.hidden_dim=8", "encoder.gpu_dim=4",
+    "policy.head_dim=8",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,3 +70,29 @@ def curve(folder: Path) -> list[dict[str, str]]:
     """The learning curve so far; no rows where there is none yet."""
     path = folder / "learning_curve.csv"
     return list(csv.DictReader(path.open())) if path.is_file() else []
+
+
+def iterations(folder: Path) -> list[int]:
+    return [int(row["iteration"]) for row in curve(folder)]
+
+
+def wait_for(ready: Callable[[], object], running: subprocess.Popen[str], most_s: float) -> None:
+    """Until something is so, of a program that has to run on till then."""
+    deadline = time.monotonic() + most_s
+    while not ready():
+        assert running.poll() is None, f"it ended with {running.returncode}"
+        assert time.monotonic() < deadline, f"it is not so after {most_s:g} s"
+        time.sleep(0.05)
+
+
+def shipped(*files: str) -> dict[str, Any]:
+    """Values of files of `conf`, those of later files over those of earlier ones."""
+    each = [yaml.safe_load((CONF / file).read_text()) for file in files]
+    told = {key: value for values in each for key, value in values.items()}
+    return {key: value for key, value in told.items() if key not in {"defaults", "_target_"}}
+
+
+def local_ray(**given: Any) -> LocalRay:
+    """The shipped values but for those given, in little memory."""
+    files = shipped("ray/_base.yaml", "ray/local.yaml")
+    return LocalRay(**files | {"object_store_bytes": 100_000_000} | given)

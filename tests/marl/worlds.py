@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
 from marl.env.layout import CodecRules, Observation, layout_for
 from marl.env.scheduling_env import SchedulingEnv
@@ -21,13 +19,15 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
+from sim.run import Run
 from sim.topology.outages import NO_OUTAGES
 from sim.topology.topology import Topology, contiguous_partitions
+from tests.marl.trainings import shipped
 from tests.sim.worlds import Job, cluster, job_table, rules_of
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 PROFILES = 4
 RULES = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
+SMALL = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
 
 def rich_physics(topology: Topology, seed: int = 0) -> Physics:
@@ -156,8 +156,7 @@ def total_rewards(
 
 def ppo_spec(**given: Any) -> PpoSpec:
     """The shipped knobs of PPO, except those given."""
-    shipped = yaml.safe_load((CONF / "algo" / "ppo.yaml").read_text())
-    return PpoSpec(**{key: v for key, v in shipped.items() if key != "_target_"} | given)
+    return PpoSpec(**shipped("algo/ppo.yaml") | given)
 
 
 def loud_policy(spec: PolicySpec, seed: int, racks: int = 2) -> PairScorePolicy:
@@ -168,3 +167,9 @@ def loud_policy(spec: PolicySpec, seed: int, racks: int = 2) -> PairScorePolicy:
         for weights in policy.parameters():
             weights.normal_(0.0, 0.5)
     return policy.eval()
+
+
+def events(run: Run) -> bytes:
+    """All that happened in a run, bit by bit."""
+    log = run.log
+    return b"".join(c.tobytes() for c in (log.time_s, log.kind, log.job, log.partition, *log.gpus))

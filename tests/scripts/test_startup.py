@@ -45,7 +45,8 @@ def test_a_run_loads_no_heavy_library(trace, tmp_path):
 def test_a_wrong_value_of_a_training_is_told_before_torch_and_ray_load(tmp_path):
     code = LOADING.replace('run("simulate")', 'try: run("train")\nexcept SystemExit: pass')
     done = run(code.replace("simulate", "train"), "algo.gamma=2", f"hydra.run.dir={tmp_path}")
-    assert "algo.gamma is 2" in done.stderr
+    assert "algo.gamma is 2; it must be above 0, at most 1" in done.stderr
+    assert not (tmp_path / "learning_curve.csv").exists()
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert [name for name in ("torch", "ray", "pandas") if name in loaded] == []
 

@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.marl.loopback import ROOT, Loopback, command_of, of_session
+from tests.marl.trainings import wait_for
 
 pytestmark = pytest.mark.ray_cluster
 
@@ -50,17 +50,10 @@ def test_learning_outlives_a_node(tmp_path: Path):
         process = start(cluster, folder, "ray=cluster", f"ray.address={cluster.address}", "jobs=3")
         begun.append(process)
 
-        def wait(until, host: int = 4) -> None:
-            deadline = time.monotonic() + PATIENCE_S
-            while not until(host):
-                assert process.poll() is None, "it ended too soon"
-                assert time.monotonic() < deadline, updates(folder)
-                time.sleep(0.02)
-
-        wait(lambda host: updates(folder) >= 3 and workers_on(cluster, host))
+        wait_for(lambda: updates(folder) >= 3 and workers_on(cluster, 4), process, PATIENCE_S)
         cluster.kill_raylet(4)
         cluster.add_workers(5)
-        wait(lambda host: workers_on(cluster, host), 5)
+        wait_for(lambda: workers_on(cluster, 5), process, PATIENCE_S)
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, err
         assert "its share is done again" in err
