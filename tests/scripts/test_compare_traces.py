@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.scripts.conftest import ROOT, call
+
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.fixture
-def made(done, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """1,500 generated jobs as a CSV file."""
-    path = tmp_path / "made.csv"
-    done("generate_trace", "workload.num_jobs=1500", f"out={path}", folder="made")
+    folder = tmp_path_factory.mktemp("made")
+    path = folder / "made.csv"
+    outcome = call("generate_trace", "workload.num_jobs=1500", f"out={path}", folder=folder / "run")
+    assert outcome.status == 0, outcome.err
     return path
 
 

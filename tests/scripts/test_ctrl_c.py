@@ -9,12 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from gpuyard.launch import errors as ctrl_c
 from gpuyard.launch.terminal import RunCount
-
-
-@pytest.fixture
-def ctrl_c() -> ModuleType:
-    return importlib.import_module("gpuyard.launch.errors")
 
 
 @pytest.fixture
@@ -31,7 +27,7 @@ def handlers():
 
 
 @pytest.mark.parametrize("number", BOTH)
-def test_one_dropped_in_silence_is_heeded_at_the_next_progress(ctrl_c, number: signal.Signals):
+def test_one_dropped_in_silence_is_heeded_at_the_next_progress(number: signal.Signals):
     before, told = handlers(), []
     with pytest.raises(KeyboardInterrupt), ctrl_c.heeding_ctrl_c():
         ctrl_c.heed_ctrl_c()
@@ -46,14 +42,14 @@ def test_one_dropped_in_silence_is_heeded_at_the_next_progress(ctrl_c, number: s
     ctrl_c.heed_ctrl_c()  # the next program in the process begins anew
 
 
-def test_the_first_raises_at_once(ctrl_c):
+def test_the_first_raises_at_once():
     with pytest.raises(KeyboardInterrupt), ctrl_c.heeding_ctrl_c():
         signal.raise_signal(signal.SIGINT)
         pytest.fail("it went on")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_one_dropped_by_a_callback_from_compiled_code_is_heeded(ctrl_c):
+def test_one_dropped_by_a_callback_from_compiled_code_is_heeded():
     pressed = []
 
     def press() -> None:
@@ -67,7 +63,7 @@ def test_one_dropped_by_a_callback_from_compiled_code_is_heeded(ctrl_c):
             ctrl_c.heed_ctrl_c()
 
 
-def test_a_clean_up_is_not_interrupted_by_its_own_cause(ctrl_c):
+def test_a_clean_up_is_not_interrupted_by_its_own_cause():
     """Though errors come and go in it."""
     saved = []
     with pytest.raises(KeyboardInterrupt), ctrl_c.heeding_ctrl_c():
@@ -84,7 +80,7 @@ def test_a_clean_up_is_not_interrupted_by_its_own_cause(ctrl_c):
     assert saved == ["checkpoint"]
 
 
-def test_in_the_background_it_stays_ignored(ctrl_c):
+def test_in_the_background_it_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with ctrl_c.heeding_ctrl_c():
@@ -113,7 +109,7 @@ def test_an_error_that_came_of_it_is_told_as_an_interruption(launch, capsys):
     assert "no such key" in told
 
 
-def test_causes_that_go_round_in_a_circle_come_of_nothing(ctrl_c):
+def test_causes_that_go_round_in_a_circle_come_of_nothing():
     first, second = ValueError("first"), KeyError("second")
     first.__cause__, second.__context__ = second, first
     assert not ctrl_c.came_of_ctrl_c(first)

@@ -1,20 +1,16 @@
 """`evaluate.py`: paired windows, roles, files, the learned policy, errors."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from marl.env.layout import CodecRules
-from marl.policy.build import PolicySpec, build_policy, save_policy
+from marl.policy.build import build_policy, save_policy
+from tests.marl.trainings import Training, wait_for
+from tests.marl.worlds import RULES, SMALL
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = ("workload.num_jobs=80", "topology=small_leaf_spine", "workload.max_gang=8")
 FEW = (
     "lineup.entries=["
@@ -27,10 +23,8 @@ FEW = (
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory):
     """A policy folder with fresh weights."""
-    spec = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
     folder = tmp_path_factory.mktemp("policy")
-    rules = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
-    save_policy(folder, build_policy(spec, 4), spec, rules)
+    save_policy(folder, build_policy(SMALL, 4), SMALL, RULES)
     return folder
 
 
@@ -274,17 +268,10 @@ def test_evaluations_in_other_worlds_are_told_apart(done, start):
 
 def test_one_process_can_be_interrupted(tmp_path):
     folder = tmp_path / "run"
-    words = [*TINY, FEW, "windows=400", "jobs=1", f"hydra.run.dir={folder}"]
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "evaluate.py"), *words],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not (folder / "record.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(3)  # into the runs: 1,600 of them take minutes
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    program = Training("evaluate.py", (*TINY, FEW, "windows=400", "jobs=1"))
+    with program.begun(folder) as process:
+        wait_for((folder / "record.json").exists, process, 120)
+        time.sleep(3)  # into the runs: 1,600 of them take minutes
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130, (tmp_path / "printed").read_text()
     assert not (folder / "comparison.csv").exists()

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+from hydra import compose, initialize_config_dir
 
 from gpuyard.evaluation.explain import explain_folder
+from gpuyard.launch.build import resolve
+from gpuyard.launch.errors import CONF
 
 HEAD = "job_id,submit_s,num_gpus,duration_s\n"
 # b leaves 2 + 0 GPUs; c wants 12 and waits for both a and b, which end at 100 and 101.
@@ -36,14 +40,17 @@ COLUMNS = [
 
 
 @pytest.fixture
-def told(done, tmp_path):
-    """The rows told of a job: (reason, from, to, decisions), events without what is no wait."""
+def told(tmp_path):
+    """What is told of a job, and its rows: the run is played here, from the folder it is in."""
 
     def explained(trace: str, job: str, *words: str):
         path = tmp_path / "jobs.csv"
         path.write_text(trace)
-        outcome = done("simulate", *SMALL, f"workload.path={path}", f"explain={job}", *words)
-        return outcome, json.loads((outcome.folder / "explain.json").read_text())["rows"]
+        with initialize_config_dir(str(CONF), version_base=None):
+            config = resolve(compose("simulate", [*SMALL, f"workload.path={path}", *words]))
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+        found = explain_folder(tmp_path, job)
+        return found, found.record()["rows"]
 
     return explained
 
@@ -52,16 +59,24 @@ def short(rows):
     return [(r["reason"], r["time_s"], r["until_s"], r["decisions"]) for r in rows]
 
 
-def test_an_id_that_hydra_reads_as_a_number_is_that_job(told, done):
-    outcome, rows = told(QUEUE.replace("\nd,", "\n41_7,"), "41_7", "log_decisions=true")
+def test_an_id_that_hydra_reads_as_a_number_is_that_job(done, tmp_path):
+    (tmp_path / "jobs.csv").write_text(QUEUE.replace("\nd,", "\n41_7,"))
+    words = (*SMALL, f"workload.path={tmp_path / 'jobs.csv'}", "log_decisions=true")
+    folder = done("simulate", *words, "explain=41_7").folder
+    rows = json.loads((folder / "explain.json").read_text())["rows"]
     assert [row["reason"] for row in rows][-1] == "finished"
-    seen = done("replay", f"path={outcome.folder}", "job=41_7", "heatmap=false", folder="again").out
+    seen = done("replay", f"path={folder}", "job=41_7", "heatmap=false", folder="again").out
     assert "41_7" in seen
     assert "consistent" in seen
 
 
-def test_the_head_of_the_line_blocks(told):
-    outcome, rows = told(QUEUE, "d")
+def test_the_head_of_the_line_blocks(told, done, tmp_path):
+    found, rows = told(QUEUE, "d")
+    outcome = done("simulate", *SMALL, f"workload.path={tmp_path / 'jobs.csv'}", "explain=d")
+    assert json.loads((outcome.folder / "explain.json").read_text()) == json.loads(
+        json.dumps(found.record())
+    )
+    assert found.text() in outcome.out
     assert short(rows) == [
         ("submitted", 3, 3, 0),
         ("behind others in the queue", 3, 101, 3),
@@ -122,7 +137,7 @@ def test_preempted_and_by_whom(told):
 
 def test_forwarded_between_partitions(told):
     trace = HEAD + "a,0,8,100\nb,1,8,100\nc,2,4,50\nd,3,4,20\n"
-    outcome, rows = told(trace, "d", "agents.count=2", "forwarding=steal")
+    found, rows = told(trace, "d", "agents.count=2", "forwarding=steal")
     assert short(rows) == [
         ("submitted", 3, 3, 0),
         ("no GPUs free", 3, 100, 1),
@@ -131,7 +146,7 @@ def test_forwarded_between_partitions(told):
         ("finished", 120, 120, 0),
     ]
     assert [row["partition"] for row in rows] == [0, 0, 1, 1, 1]
-    assert "partition" in outcome.out and "forwarded: to partition 1" in outcome.out
+    assert "partition" in found.text() and "forwarded: to partition 1" in found.text()
 
 
 @pytest.mark.slow
@@ -156,7 +171,7 @@ def test_looks_and_events_of_one_instant_stand_in_their_order(told):
     """The policy has several turns an instant; in one of them it forwards the job."""
     trace = HEAD + "a,0,8,100\nb,0,8,300\nc,2,4,50\nd,2,4,20\ne,2,2,20\nf,2,8,500\n"
     marl = ("scheduler=marl", "checkpoint=pretrained", "agents.count=2")
-    outcome, rows = told(trace, "e", *marl, "estimator=oracle")
+    found, rows = told(trace, "e", *marl, "estimator=oracle")
     assert [(row["reason"], row["partition"]) for row in rows] == [
         ("submitted", 0),
         ("the policy chose otherwise", 0),
@@ -165,7 +180,7 @@ def test_looks_and_events_of_one_instant_stand_in_their_order(told):
         ("started", 1),
         ("finished", 1),
     ]
-    assert "it did not wait" in outcome.out
+    assert "it did not wait" in found.text()
 
 
 FAMILY = """job_id,submit_s,num_gpus,duration_s,parents,withdraw_s,outcome
@@ -191,13 +206,12 @@ def test_who_waits_for_parents_waits_and_who_is_withdrawn_has_a_cause(
     told, job, end, told_of, until_s
 ):
     columns = [f"workload.columns.{name}={name}" for name in ("parents", "withdraw_s", "outcome")]
-    outcome, rows = told(FAMILY, job, *columns)
+    found, rows = told(FAMILY, job, *columns)
     assert (rows[-1]["reason"], rows[-1]["words"]) == (end, told_of)
     assert rows[0]["until_s"] == until_s
     waits = rows[0]["until_s"] > rows[0]["time_s"]
-    assert ("it did not wait" in outcome.out) is not waits
-    record = json.loads((outcome.folder / "explain.json").read_text())
-    assert record["waited_s"].get("waits for its parents", 0) == until_s - rows[0]["time_s"]
+    assert ("it did not wait" in found.text()) is not waits
+    assert found.waited_s.get("waits for its parents", 0) == until_s - rows[0]["time_s"]
 
 
 def test_who_may_share_is_not_told_that_no_gpus_are_free(told):
@@ -234,10 +248,10 @@ def test_the_order_of_a_srpt_holds_a_job_back(told):
 
 def test_what_a_policy_chose_is_marked_as_derived(told):
     trace = HEAD + "a,0,16,100\nb,1,16,5000\n"
-    outcome, rows = told(trace, "b", "scheduler=gavel", "scheduler.round_s=30")
+    found, rows = told(trace, "b", "scheduler=gavel", "scheduler.round_s=30")
     derived = [row for row in rows if not row["certain"]]
     assert {row["reason"] for row in derived} == {"the policy chose otherwise"}
-    assert "~ derived" in outcome.out
+    assert "~ derived" in found.text()
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "a_srpt", "dally", "themis"])
@@ -295,22 +309,23 @@ def test_wrong_questions(start, tmp_path: Path, word, told_of):
     start("simulate", *SMALL, f"workload.path={tmp_path / 'jobs.csv'}", word).failed_with(*told_of)
 
 
-def test_places_in_an_order_that_lasts_are_those_of_sorting_anew(told, monkeypatch):
+LONG = HEAD + "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
+
+
+def test_places_in_an_order_that_lasts_are_those_of_sorting_anew(told, tmp_path, monkeypatch):
     from gpuyard.evaluation import reasons
 
-    rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
     words = ("scheduler=sjf", "scheduler.skip_blocked=true", "estimator=oracle")
-    outcome, first = told(HEAD + rows, "j90", *words)
+    _, first = told(LONG, "j90", *words)
     monkeypatch.setattr(reasons, "LASTING", ())
-    assert list(map(vars, explain_folder(outcome.folder, "j90").rows)) == first
+    assert explain_folder(tmp_path, "j90").record()["rows"] == first
 
 
-def test_in_a_long_queue_decisions_are_passed_over_and_it_says_so(told, monkeypatch):
-    rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
-    outcome, first = told(HEAD + rows, "j110", "scheduler.skip_blocked=true")
-    assert "not every decision" not in outcome.out
+def test_in_a_long_queue_decisions_are_passed_over_and_it_says_so(told, tmp_path, monkeypatch):
+    every, first = told(LONG, "j110", "scheduler.skip_blocked=true")
+    assert "not every decision" not in every.text()
     monkeypatch.setattr("gpuyard.evaluation.explain.ENTRIES_A_STRIDE", 400)
-    found = explain_folder(outcome.folder, "j110")
+    found = explain_folder(tmp_path, "j110")
     assert found.one_in >= 4
     assert f"not every decision was looked at, in the end one in {found.one_in}" in found.text()
     assert sum(row.decisions for row in found.rows) < sum(row["decisions"] for row in first) / 2
@@ -318,11 +333,9 @@ def test_in_a_long_queue_decisions_are_passed_over_and_it_says_so(told, monkeypa
     assert [found.first_start_s] == started  # what is certain stays
 
 
-def test_decisions_passed_over_leave_no_hole_in_the_seconds_by_reason(told, monkeypatch):
-    rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
-    outcome, _ = told(HEAD + rows, "j110")
-    every = explain_folder(outcome.folder, "j110")
+def test_decisions_passed_over_leave_no_hole_in_the_seconds_by_reason(told, tmp_path, monkeypatch):
+    every, _ = told(LONG, "j110")
     monkeypatch.setattr("gpuyard.evaluation.explain.ENTRIES_A_STRIDE", 400)
-    some = explain_folder(outcome.folder, "j110")
+    some = explain_folder(tmp_path, "j110")
     assert some.one_in > 1
     assert sum(some.waited_s.values()) == pytest.approx(sum(every.waited_s.values()))

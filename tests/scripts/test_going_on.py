@@ -1,59 +1,54 @@
 """What is said after Ctrl-C."""
 
-import importlib
 import shlex
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from gpuyard.launch.start import going_on
 from sim.errors import override
-
-
-@pytest.fixture
-def going_on() -> ModuleType:
-    return importlib.import_module("gpuyard.launch.start")
 
 
 def record(program: str, *overrides: str) -> SimpleNamespace:
     return SimpleNamespace(program=program, overrides=overrides)
 
 
-def test_a_training_goes_on_in_its_folder(going_on, tmp_path: Path):
-    told = going_on.going_on(record("train", "seed=3", "resume=old"), tmp_path, ["train.py"])
+def test_a_training_goes_on_in_its_folder(tmp_path: Path):
+    told = going_on(record("train", "seed=3", "resume=old"), tmp_path, ["train.py"])
     assert told == (
         f"to go on: python scripts/train.py seed=3 hydra.run.dir={tmp_path} resume=auto"
     )
 
 
-def test_a_folder_of_odd_signs_survives_shell_and_hydra(going_on):
+def test_a_folder_of_odd_signs_survives_shell_and_hydra():
     folder = Path("/a b, (c)/seed=1/it's")
-    told = going_on.going_on(record("train"), folder, ["train.py"])
+    told = going_on(record("train"), folder, ["train.py"])
     word = shlex.split(told.removeprefix("to go on: "))[2]
     assert OverridesParser.create().parse_override(word).value() == str(folder)
 
 
-def test_a_program_that_needs_a_checkpoint_says_when_there_is_none(going_on, tmp_path: Path):
+def test_a_program_that_needs_a_checkpoint_says_when_there_is_none(tmp_path: Path):
     words = record("train_topdrl"), tmp_path, ["train_topdrl.py"]
-    assert going_on.going_on(*words) == "there is no checkpoint yet: start it again"
+    assert going_on(*words) == "there is no checkpoint yet: start it again"
     (tmp_path / "checkpoint").mkdir()
-    assert going_on.going_on(*words).endswith(f"hydra.run.dir={tmp_path} resume={tmp_path}")
+    assert going_on(*words).endswith(f"hydra.run.dir={tmp_path} resume={tmp_path}")
 
 
-def test_a_reproduction_goes_on_with_the_same_command(going_on, tmp_path: Path):
-    told = going_on.going_on(record("reproduce", "experiment=league"), tmp_path, ["reproduce.py"])
+def test_a_reproduction_goes_on_with_the_same_command(tmp_path: Path):
+    told = going_on(record("reproduce", "experiment=league"), tmp_path, ["reproduce.py"])
     assert told is not None and "experiment=league" in told and "resume" not in told
 
 
-def test_a_sweep_skips_what_is_finished(going_on, tmp_path: Path):
+def test_a_sweep_skips_what_is_finished(tmp_path: Path):
     argv = ["scripts/simulate.py", "-m", "seed=1,2"]
-    told = going_on.going_on(record("simulate"), tmp_path / "0_fifo_csv", argv)
+    told = going_on(record("simulate"), tmp_path / "0_fifo_csv", argv)
     assert told is not None and told.endswith(f"hydra.sweep.dir={tmp_path}")
 
 
-def test_what_cannot_go_on_says_so(going_on, tmp_path: Path):
-    told = going_on.going_on(record("simulate"), tmp_path, ["simulate.py"])
+def test_what_cannot_go_on_says_so(tmp_path: Path):
+    told = going_on(record("simulate"), tmp_path, ["simulate.py"])
     assert told == "simulate keeps nothing half-done: start it again"
 
 

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from marl.env.layout import WORKER, CodecRules
-from marl.policy.build import PolicySpec, build_policy, save_policy
+from marl.policy.build import build_policy, save_policy
+from tests.marl.worlds import SMALL
 
 QUICK = ("experiment=marl_paper", "debug=quick", "windows=1", "workload.num_jobs=40")
 
@@ -12,12 +13,11 @@ QUICK = ("experiment=marl_paper", "debug=quick", "windows=1", "workload.num_jobs
 @pytest.fixture
 def policies(tmp_path):
     """Words that name two policies with fresh weights, one of which is alone."""
-    spec = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
     words = []
     for name, alone in (("agents", False), ("single_agent", True)):
         rules = CodecRules(window=4, only_placeable=False, sharing=True, patience_s=1e4,
                            alone=alone, granularity=WORKER, interval_s=60.0)  # fmt: skip
-        save_policy(tmp_path / name, build_policy(spec, 2), spec, rules)
+        save_policy(tmp_path / name, build_policy(SMALL, 2), SMALL, rules)
         words.append(f"reproduce.policies.{name}.folder={tmp_path / name}")
     return words
 

@@ -1,6 +1,5 @@
 """Progress of a run: what it says, where, and how little it costs."""
 
-import importlib
 import io
 import logging
 import os
@@ -14,12 +13,9 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from gpuyard.launch import terminal as progress
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def progress():
-    return importlib.import_module("gpuyard.launch.terminal")
 
 
 @pytest.fixture
@@ -36,7 +32,7 @@ class Jobs:
         return 2000
 
 
-def test_words_tell_days_speed_queue_and_time_left(progress, simulator):
+def test_words_tell_days_speed_queue_and_time_left(simulator):
     meter = progress.Meter(simulator, 0.0)
     meter._began -= 10.0  # ten seconds ago
     words = meter.words(500, 100.0 + 2 * 86400)
@@ -47,11 +43,11 @@ def test_words_tell_days_speed_queue_and_time_left(progress, simulator):
     assert "7 waiting" in words and words.endswith("0:30 left"), speed
 
 
-def test_nothing_is_left_to_divide_by(progress, simulator):
+def test_nothing_is_left_to_divide_by(simulator):
     assert "? left" in progress.Meter(simulator, 0.0).words(0, 0.0)
 
 
-def test_a_file_gets_a_line_every_half_minute_and_no_more(progress, simulator, monkeypatch):
+def test_a_file_gets_a_line_every_half_minute_and_no_more(simulator, monkeypatch):
     err = io.StringIO()
     monkeypatch.setattr(sys, "stderr", err)
     lines = progress.Lines(simulator, "fifo")
@@ -66,9 +62,7 @@ def test_a_file_gets_a_line_every_half_minute_and_no_more(progress, simulator, m
 
 
 def test_times_are_clocks():
-    from gpuyard.launch.terminal import clock_text
-
-    assert [clock_text(s) for s in (0.2, 59.6, 3725.0)] == ["0:00", "1:00", "1:02:05"]
+    assert [progress.clock_text(s) for s in (0.2, 59.6, 3725.0)] == ["0:00", "1:00", "1:02:05"]
 
 
 def test_a_terminal_gets_a_bar(tmp_path):
@@ -96,7 +90,7 @@ def test_a_terminal_gets_a_bar(tmp_path):
 @pytest.fixture
 def run_count(caplog) -> ModuleType:
     caplog.set_level(logging.INFO)
-    return importlib.import_module("gpuyard.launch.terminal")
+    return progress
 
 
 def test_without_a_terminal_the_log_says_how_far_it_is(run_count, monkeypatch, caplog):

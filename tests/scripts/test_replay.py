@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import pty
-import runpy
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
+from sim.files import ReportError
+from sim.report.replay import Replay
+from sim.report.run_tables import read_recorded
+from tests.scripts.conftest import TRACE, call
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = (
@@ -25,10 +29,9 @@ SMALL = (
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     """The folder of a run of four jobs on 16 GPUs, made once."""
-    here = runpy.run_path(str(Path(__file__).parent / "conftest.py"))
     folder = tmp_path_factory.mktemp("replay")
-    (folder / "jobs.csv").write_text(here["TRACE"])
-    outcome = here["call"](
+    (folder / "jobs.csv").write_text(TRACE)
+    outcome = call(
         "simulate", *SMALL, f"workload.path={folder / 'jobs.csv'}", "log_decisions=true",
         "perfetto=true", "figures=[gantt,heatmap,utilisation]", folder=folder / "run",
     )  # fmt: skip
@@ -110,13 +113,15 @@ def test_wrong_questions(start, logged, words, told):
 
 
 @pytest.mark.parametrize("name", ["events.parquet", "servers.parquet", "jobs.parquet"])
-def test_missing_and_broken_files_come_with_the_fix(start, logged, name):
+def test_missing_and_broken_files_come_with_the_fix(logged, name):
     path = logged / name
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    start("replay", f"path={logged}").failed_with(name, "cut off", "log_decisions=true")
+    with pytest.raises(ReportError, match=f"{name} is cut off .*log_decisions=true"):
+        read_recorded(logged)
     path.unlink()
-    start("replay", f"path={logged}").failed_with(name, "not there", "log_decisions=true")
+    with pytest.raises(ReportError, match=f"{name} is not there; .*log_decisions=true"):
+        read_recorded(logged)
 
 
 def test_an_inconsistent_log_is_told_with_its_event(start, logged):
@@ -135,26 +140,27 @@ def test_an_inconsistent_log_is_told_with_its_event(start, logged):
      ("partition", 0, 5)],
 )  # fmt: skip
 def test_events_that_are_not_of_the_jobs_beside_them_are_named(
-    start, logged, column: str, row: int, value: object
+    logged, column: str, row: int, value: object
 ):
     events = pd.read_parquet(logged / "events.parquet")
     row = row % len(events)
     events.loc[row, column] = value
     events.to_parquet(logged / "events.parquet", index=False)
-    start("replay", f"path={logged}").failed_with(f"event {row} (t=", "is not of", "jobs.parquet")
+    with pytest.raises(ReportError, match=rf"event {row} \(t=.* is not of .*jobs\.parquet"):
+        read_recorded(logged)
 
 
-def test_jobs_without_an_event_are_named(start, logged):
+@pytest.mark.parametrize(
+    ("jobs", "lost", "first"),
+    [("abcd", ("arrival", "start", "finish"), "arrival"), ("a", ("start", "finish"), "start")],
+)
+def test_jobs_without_their_events_are_named(logged, jobs: str, lost: tuple[str, ...], first: str):
     events = pd.read_parquet(logged / "events.parquet")
-    events[:0].to_parquet(logged / "events.parquet", index=False)
-    start("replay", f"path={logged}").failed_with("job a has no arrival in the log, but one in")
-
-
-def test_a_job_that_finished_has_an_end(start, logged):
-    events = pd.read_parquet(logged / "events.parquet")
-    lost = (events["job_id"] == "a") & events["kind"].isin(["start", "finish"])
-    events[~lost].to_parquet(logged / "events.parquet", index=False)
-    start("replay", f"path={logged}").failed_with("job a has no start in the log, but one in")
+    gone = events["job_id"].isin(list(jobs)) & events["kind"].isin(lost)
+    events[~gone].to_parquet(logged / "events.parquet", index=False)
+    replay = Replay(read_recorded(logged), max_tenants=2)
+    with pytest.raises(ReportError, match=f"job a has no {first} in the log, but one in"):
+        replay.finish()
 
 
 def press(keys: str, *words: str) -> str:

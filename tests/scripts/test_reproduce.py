@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gpuyard.evaluation.lineup import Contender
 from gpuyard.evaluation.task import Task
 from gpuyard.reproduction.runs import read_part
 from sim.files import Labels
+from tests.marl.trainings import Training, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("experiment=league", "debug=quick")
@@ -99,22 +99,15 @@ def test_runs_that_fail_do_not_end_the_others(start, done):
 @pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(done, tmp_path):
     folder = tmp_path / "run"
-    words = [*QUICK, FEW, "jobs=1", "windows=24", f"hydra.run.dir={folder}"]
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "reproduce.py"), *words],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while len(parts(folder)) < 5 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    words = (*QUICK, FEW, "jobs=1", "windows=24")
+    with Training("reproduce.py", words).begun(folder) as process:
+        wait_for(lambda: len(parts(folder)) >= 5, process, 120)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130, (tmp_path / "printed").read_text()
     first = parts(folder)
     assert 5 <= len(first) < 145
     assert not (folder / "league.csv").exists()
-    outcome = done("reproduce", *words[:-1])
+    outcome = done("reproduce", *words)
     assert f"145 runs, {len(first)} of them done before" in outcome.err
     whole = parts(folder)
     assert len(whole) == 145

@@ -3,14 +3,13 @@
 import csv
 import json
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sim.report.job_times import mean_interval
-from tests.marl.trainings import Training
+from tests.marl.trainings import Training, wait_for
 
 SMALL = ["agents.count=4", "minutes=null", "pairs=6", "validation_windows=2", "standard_windows=1",
          "held_out.windows=3"]  # fmt: skip
@@ -78,10 +77,7 @@ def test_a_seed_that_was_stopped_goes_on(done, tmp_path: Path):
     words = (*QUICK, "reproduce.seeds=[0]", f"reproduce.quick={[*SMALL, *training]}")
     folder = tmp_path / "run"
     with Training("reproduce.py", words).begun(folder) as process:
-        until = time.monotonic() + 100
-        while not (folder / "learned" / "seed_0" / "checkpoint.npz").is_file():
-            assert process.poll() is None and time.monotonic() < until
-            time.sleep(0.05)
+        wait_for((folder / "learned" / "seed_0" / "checkpoint.npz").is_file, process, 100)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 130
     assert not (folder / "seeds.csv").exists()

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from marl.env.layout import CodecRules
-from marl.policy.build import PolicySpec, build_policy, save_policy
+from marl.policy.build import build_policy, save_policy
 from sim.report.headline import AT_ARRIVAL
+from tests.marl.worlds import RULES
+from tests.marl.worlds import SMALL as SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
@@ -23,9 +24,7 @@ SMALL = ("topology=small_leaf_spine", "workload.num_jobs=80", "workload.max_gang
 
 
 def write_policy(folder, seed):
-    spec = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
-    rules = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
-    save_policy(folder, build_policy(spec, seed), spec, rules)
+    save_policy(folder, build_policy(SPEC, seed), SPEC, RULES)
     return folder
 
 

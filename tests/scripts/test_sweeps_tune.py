@@ -4,24 +4,17 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from marl.rllib.search import SearchError, SearchSpec
-from tests.scripts.conftest import ROOT
+from tests.marl.trainings import TINY as SMALL
+from tests.marl.trainings import Training, wait_for
 
-TINY = (
-    "topology=small_leaf_spine", "workload=venus_like", "agents.count=2", "workload.num_jobs=40",
-    "workload.thin=1", "algo.batch_agent_steps=64", "algo.minibatch_agent_steps=32",
-    "algo.epochs=1", "algo.iterations=4", "ray.num_envs_per_env_runner=2", "warm_start=none",
-    "validation_windows=1", "validate_every=2", "encoder.hidden_dim=8", "encoder.gpu_dim=4",
-    "policy.head_dim=8",
-)  # fmt: skip
+TINY = (*SMALL, "algo.iterations=4", "ray.num_envs_per_env_runner=2", "warm_start=none",
+        "validate_every=2")  # fmt: skip
 RATES = "tune.space=[{key: algo.learning_rate, type: grid, values: [1e-4, 1e-2]}]"
 
 
@@ -101,39 +94,17 @@ RANDOM = ("tune=random", "tune.samples=4", "tune.grace_iterations=2", "tune.redu
           "policy.prior_scale=0")  # fmt: skip
 
 
-def stopped_after(
-    words: tuple[str, ...], folder: Path, ready: Callable[[], bool]
-) -> tuple[int, str]:
-    """Status and words of `train.py` that gets a Ctrl-C once something is `ready`."""
-    log = folder.with_suffix(".log")
-    with log.open("w") as out:
-        program = subprocess.Popen(
-            [sys.executable, str(ROOT / "scripts" / "train.py"), *words, f"hydra.run.dir={folder}"],
-            cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-            stdout=out, stderr=out, start_new_session=True,
-        )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 120.0
-        while not ready():
-            assert program.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
-        os.killpg(program.pid, signal.SIGINT)  # as a terminal does
-        return program.wait(timeout=60), log.read_text()
-    finally:
-        if program.poll() is None:
-            os.killpg(program.pid, signal.SIGKILL)
-
-
 @pytest.mark.slow
 @pytest.mark.ray
 def test_an_interrupted_search_goes_on_where_it_was(done: Callable, tmp_path: Path):
     """Random points and early stopping; the trial that had ended is not run again."""
     folder, words = tmp_path / "search", (*TINY, "algo.iterations=8", *RANDOM)
     curves = folder / "trials"
-    status, told = stopped_after(
-        words, folder, lambda: len(list(curves.glob("*/learning_curve.csv"))) >= 2
-    )
+    with Training("train.py", words).begun(folder) as program:
+        wait_for(lambda: len(list(curves.glob("*/learning_curve.csv"))) >= 2, program, 120)
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+        status = program.wait(timeout=60)
+    told = (tmp_path / "printed").read_text()
     assert status == 130, told
     assert "of 4 trials ended; resume=auto goes on" in told
     assert "interrupted" in told

@@ -1,21 +1,17 @@
 """What a training run writes for TensorBoard, read back from its event files."""
 
-import importlib
 import math
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
+from gpuyard.training import board as training_board
+
 BOARD = "tensorboard"
-
-
-@pytest.fixture
-def training_board() -> ModuleType:
-    return importlib.import_module("gpuyard.training.board")
 
 
 def events(path: Path) -> Iterator[Event]:
@@ -36,7 +32,7 @@ def scalars(folder: Path) -> list[tuple[int, str, float]]:
     ]
 
 
-def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(training_board, tmp_path: Path):
+def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(tmp_path: Path):
     board = training_board.logger_of("tensorboard", tmp_path, 0, {})
     board.write({"iteration": 0, "eval_jct_mean_s": 9000.0, "return_mean": None})
     board.write({"iteration": 1, "eval_jct_mean_s": math.nan, "return_mean": -2.5})
@@ -44,7 +40,7 @@ def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(training_board, tmp
     assert scalars(tmp_path) == [(0, "eval_jct_mean_s", 9000.0), (1, "return_mean", -2.5)]
 
 
-def test_a_later_start_says_from_where_it_replaces(training_board, tmp_path: Path):
+def test_a_later_start_says_from_where_it_replaces(tmp_path: Path):
     board = training_board.logger_of("tensorboard", tmp_path, 7, {})
     board.write({"iteration": 7, "entropy": 1.0})
     board.close()
@@ -53,14 +49,14 @@ def test_a_later_start_says_from_where_it_replaces(training_board, tmp_path: Pat
     assert starts == [7]
 
 
-def test_without_a_logger_nothing_is_written(training_board, tmp_path: Path):
+def test_without_a_logger_nothing_is_written(tmp_path: Path):
     logger = training_board.logger_of("csv", tmp_path, 0, {})
     logger.write({"iteration": 1, "entropy": 1.0})
     logger.close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_logger_that_cannot_be_is_told_at_the_start(training_board, monkeypatch):
+def test_a_logger_that_cannot_be_is_told_at_the_start(monkeypatch):
     training_board.check_logger("tensorboard")
     with pytest.raises(training_board.ConfigError, match="did you mean tensorboard"):
         training_board.check_logger("tensorbord")
@@ -69,9 +65,9 @@ def test_a_logger_that_cannot_be_is_told_at_the_start(training_board, monkeypatc
         training_board.check_logger("wandb")
 
 
-def test_a_service_that_refuses_is_one_line(training_board, tmp_path: Path, monkeypatch):
+def test_a_service_that_refuses_is_one_line(tmp_path: Path, monkeypatch):
     """Here for want of the package; its own errors, as for a login, take the same way."""
-    monkeypatch.setitem(importlib.import_module("sys").modules, "wandb", None)
+    monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(
         training_board.ConfigError, match=r"logger=wandb cannot begin \(.*\); set .*WANDB_MODE=of"
     ):

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from http.client import HTTPConnection
 from json import dumps, loads
 from pathlib import Path
@@ -97,16 +99,17 @@ def fresh(service: Service) -> Service:
     return service
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def configured() -> Callable[..., dict[str, Any]]:
     """The resolved configuration of `simulate`, as `gpuyard` would make it."""
     from hydra import compose, initialize_config_dir
 
-    def made(*words: str) -> dict[str, Any]:
+    @cache
+    def composed(*words: str) -> dict[str, Any]:
         with initialize_config_dir(str(ROOT / "conf"), version_base=None):
             return resolve(compose("simulate", overrides=list(words)))
 
-    return made
+    return lambda *words: deepcopy(composed(*words))
 
 
 @pytest.fixture

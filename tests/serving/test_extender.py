@@ -52,14 +52,8 @@ def jobs_of(pods: list[Asked]) -> JobTable:
 
 
 @pytest.fixture(scope="module")
-def simulated() -> Run:
-    from hydra import compose, initialize_config_dir
-
-    from gpuyard.launch.build import resolve
-    from tests.serving.conftest import ROOT
-
-    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
-        config = resolve(compose("simulate", overrides=list(CLUSTER)))
+def simulated(configured: Callable[..., Any]) -> Run:
+    config = configured(*CLUSTER)
     world = experiment_of(config).world
     jobs = jobs_of([read(Pod.model_validate(each)) for each in PODS])
     return simulate(world.simulator(jobs), composition_of(config, 1), 0, None)
