@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Self
 
-import torch
 from torch import Tensor
 
 from gnn.base import ClusterBatch
@@ -22,27 +21,8 @@ class DenseTree:
 
     @classmethod
     def of(cls, batch: ClusterBatch) -> Self:
-        """Check that `batch` is regular and describe it; do it once for each topology.
-
-        Raises:
-            ValueError: the batch has padding, or a rack is larger or smaller than the others.
-        """
-        servers = batch.server_rack.shape[1]
-        if not bool(batch.server_mask.all()) or not bool(batch.gpu_mask.all()):
-            raise ValueError("the batch has padding rows; encode it with gnn.encoder.ScatterTree")
-        if servers == 0 or batch.num_racks == 0 or servers % batch.num_racks:
-            raise ValueError(
-                f"{servers} servers do not divide into {batch.num_racks} equal racks; "
-                "encode the batch with gnn.encoder.ScatterTree"
-            )
-        tree = cls(racks=batch.num_racks, servers_per_rack=servers // batch.num_racks)
-        regular = torch.arange(servers, device=batch.server_rack.device) // tree.servers_per_rack
-        if not bool((batch.server_rack == regular).all()):
-            raise ValueError(
-                f"server_rack is not runs of {tree.servers_per_rack} servers a rack in order; "
-                "sort the servers by rack or encode the batch with gnn.encoder.ScatterTree"
-            )
-        return tree
+        """Describe a batch that is regular; do it once for each topology."""
+        return cls(batch.num_racks, batch.server_rack.shape[1] // batch.num_racks)
 
     def inputs(self, batch: ClusterBatch) -> tuple[Tensor, Tensor]:
         """GPU features (N, K, Fg) and server features (N, Fs) as they are."""

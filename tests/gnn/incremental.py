@@ -21,25 +21,16 @@ class IncrementalEncoder:
     Args:
         encoder: an encoder with `rounds` 1 (with more, every server depends on every other
             before the last sweep and nothing can be kept).
-
-    Raises:
-        ValueError: the encoder has more than one sweep.
     """
 
     def __init__(self, encoder: HierarchicalEncoder) -> None:
         """Take the encoder; `reset` before anything else."""
-        if len(encoder.sweeps) != 1:
-            raise ValueError(
-                f"the encoder has {len(encoder.sweeps)} sweeps; an incremental encoder needs one "
-                "(encoder.rounds=1)"
-            )
         self._encoder = encoder
         self._sweep = cast(Sweep, encoder.sweeps[0])
 
     @torch.no_grad()
     def reset(self, batch: ClusterBatch) -> None:
         """Encode everything; again after a change of weights, masks or racks."""
-        self._weights = self._version()
         self._tree = tree = ScatterTree.of(batch)
         self._shape = (*batch.server_mask.shape, batch.num_racks)
         gpu, server = tree.inputs(batch)
@@ -57,12 +48,7 @@ class IncrementalEncoder:
             rows: (n,) int64 distinct rows of real servers, partition * S + server.
             x_gpu: (n, K, gpu_features) their GPUs, as many as before.
             x_server: (n, server_features) their own features.
-
-        Raises:
-            RuntimeError: the encoder's weights changed since `reset`.
-            ValueError: a row is a padding server, or comes twice.
         """
-        self._check(rows)
         tree = self._tree
         embedded = self._encoder.embed_gpus(x_gpu.masked_fill(tree.no_gpu[rows], 0.0))
         up, own = self._encode((embedded * tree.gpu_share[rows]).sum(1), x_server)
@@ -108,17 +94,3 @@ class IncrementalEncoder:
         heard = self._told[self._tree.rack_row[rows]]
         server: Tensor = self._encoder.server_norm(torch.relu(self._own[rows] + heard))
         return server.masked_fill(self._tree.no_server[rows], 0.0)
-
-    def _version(self) -> int:
-        """Grows with every change in place of any weight."""
-        return sum(weight._version for weight in self._encoder.parameters())
-
-    def _check(self, rows: Tensor) -> None:
-        if self._version() != self._weights:
-            raise RuntimeError("the encoder's weights changed since reset(); call reset(batch)")
-        padding = self._tree.no_server[rows, 0]
-        if bool(padding.any()):
-            row = int(rows[padding][0])
-            raise ValueError(f"row {row} is a padding server; after a change of masks reset(batch)")
-        if len(rows.unique()) != len(rows):
-            raise ValueError(f"rows {rows.tolist()} name a server twice; keep its last features")

@@ -78,19 +78,6 @@ def test_equals_the_scatter_path_forward_and_backward(rounds, racks, make_encode
     torch.testing.assert_close(outcomes[1], outcomes[0])
 
 
-def test_padding_is_refused(irregular) -> None:
-    with pytest.raises(ValueError, match="padding rows"):
-        DenseTree.of(irregular())
-
-
-def test_unequal_racks_are_refused(regular) -> None:
-    batch = regular(racks=2, per_rack=3)
-    with pytest.raises(ValueError, match="6 servers do not divide into 4 equal racks"):
-        DenseTree.of(batch._replace(num_racks=4))
-    with pytest.raises(ValueError, match="not runs of 3 servers"):
-        DenseTree.of(batch._replace(server_rack=batch.server_rack.flip(1)))
-
-
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_equals_the_encoder_on_irregular_trees(rounds, make_encoder, irregular) -> None:
     encoder, batch = make_encoder(rounds), irregular(parts=5, empty=True)
@@ -159,32 +146,3 @@ def test_a_change_reaches_servers_that_were_not_touched(make_encoder, regular) -
     _, x_gpu, x_server = change(batch, torch.tensor([0]))
     cache.update(torch.tensor([0]), 5 * x_gpu, x_server)
     assert not torch.equal(cache.encode().server[0, 5], before.server[0, 5])
-
-
-def test_new_weights_without_a_reset_are_refused(make_encoder, irregular) -> None:
-    encoder, batch = make_encoder(), irregular()
-    cache = IncrementalEncoder(encoder)
-    cache.reset(batch)
-    encoder.load_state_dict(make_encoder().state_dict())
-    rows = dirty_rows(batch, 1)
-    with pytest.raises(RuntimeError, match="weights changed"):
-        cache.update(rows, *change(batch, rows)[1:])
-    cache.reset(batch)
-    assert_same(cache.encode(), encoder(batch))
-
-
-def test_rows_that_cannot_be_updated_are_named(make_encoder, irregular) -> None:
-    batch = irregular(empty=True)
-    cache = IncrementalEncoder(make_encoder())
-    cache.reset(batch)
-    for rows, text in (
-        (torch.tensor([14]), "row 14 is a padding"),
-        (torch.tensor([0, 0]), "twice"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            cache.update(rows, *change(batch, rows)[1:])
-
-
-def test_more_sweeps_are_refused(make_encoder) -> None:
-    with pytest.raises(ValueError, match=r"2 sweeps.*encoder\.rounds=1"):
-        IncrementalEncoder(make_encoder(2))
