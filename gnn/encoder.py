@@ -167,7 +167,7 @@ class HierarchicalEncoder(Encoder):
         Args:
             batch: B padded partitions.
             tree: the batch's edges, where the caller has them from an earlier batch of the same
-                topology (`ScatterTree.of`, `DenseTree.of`); None reads them from the batch.
+                topology (`ScatterTree.of`); None reads them from the batch.
 
         Raises:
             ValueError: features have another width than the encoder's, or a rack is out of range.

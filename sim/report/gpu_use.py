@@ -110,7 +110,7 @@ class Attempts:
 def attempts_of(run: Run) -> Attempts:
     """Pair each start with the next end of the same job.
 
-    The log must alternate, as `consistency.check_run` makes sure.
+    The log must alternate, as `sim.report.balance.check_run` makes sure.
     """
     change = hold_change(run.log)
     events = np.flatnonzero(change)

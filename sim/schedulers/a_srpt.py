@@ -95,7 +95,7 @@ class ASrpt:
 
     Adaptive shortest remaining processing time first (Luo, Liu, Lee, Shroff, INFOCOM 2025). A job
     that arrives brings `w = predicted duration x gang / GPUs of the cluster` seconds of work to a
-    virtual machine under preemptive SRPT (`sim.schedulers.a_srpt`). The prediction counts seconds
+    virtual machine under preemptive SRPT. The prediction counts seconds
     at the most compact placement, so it is the paper's iterations times alpha_min. When a job
     completes there, it joins the real queue. The real cluster serves this queue in order, whole
     gangs, never preempting; whoever finds too few GPUs blocks those behind it. The placer is the

@@ -221,7 +221,7 @@ class Gavel(RoundScheduler):
     Learning Workloads", OSDI 2020, sections 4 (policies) and 5 (rounds).
 
     How it works: at every round a linear program gives each job its share X of the time on each
-    type of GPU, from predicted throughputs (`gavel_lp`). `max_min` is the paper's
+    type of GPU, from predicted throughputs. `max_min` is the paper's
     heterogeneity-aware least attained service: the least throughput over jobs, each relative to
     what an equal share of every type would give it and times its gang, is made as large as it can
     be. `total_throughput` makes their sum large and may let jobs wait for as long as others are

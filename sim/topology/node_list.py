@@ -279,7 +279,7 @@ def vc_gpus(
     """Build the cluster that virtual clusters made up on one day.
 
     A virtual cluster of n GPUs becomes n / gpus_per_server servers of its group, the last one
-    smaller where that does not divide; racks follow `racking.racked`. The options are explained in
+    smaller where that does not divide; racks follow `racked`. The options are explained in
     conf/topology/helios_venus_vcs.yaml.
 
     Raises:

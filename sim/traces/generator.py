@@ -95,7 +95,7 @@ def _days(spec: WorkloadSpec, level: float, rng: np.random.Generator) -> tuple[F
 def generate(spec: WorkloadSpec, num_jobs: int, rng: np.random.Generator, name: str) -> Trace:
     """`num_jobs` consecutive jobs that begin at a random hour of the week.
 
-    Arrivals: `sim.traces.generator`. A job repeats its predecessor (same second, gang and owner,
+    A job repeats its predecessor (same second, gang and owner,
     similar duration) with probability `repeat_prob`. With `spec.recurrence` jobs come back later
     too, and the group column names what a job is a run of. With `spec.workflows` the jobs are those
     of whole workflows, submitted together; the last one may be cut short.

@@ -282,7 +282,7 @@ def prepare(
     """Prepare jobs for a run, in this order.
 
     1. caps (`fitted`; applying them a second time changes nothing);
-    2. estimates of the durations, on the trace's own clock (`sim.traces.prepare`);
+    2. estimates of the durations, on the trace's own clock;
     3. load: one factor on the submission times;
     4. submission times count from the first job;
     5. profiles by rule (`sim.traces.job_traits`), multi-GPU jobs over `gang_ok` rows;
