@@ -74,12 +74,13 @@ def test_every_format_is_here() -> None:
 @pytest.mark.parametrize("name", sorted(set(TABLES) - NO_HEADER - {"swf"}))
 def test_a_missing_column(name: str, tmp_path: Path) -> None:
     rows, _ = table(name)
-    column = SPOTS[name].time[1]
+    _, column, title = SPOTS[name].time
     lost = [row[:column] + row[column + 1 :] for row in rows]
     if name == "sacct":  # run times may come from Start and End: all three are gone
         lost = [[field for at, field in enumerate(row) if at not in (7, 8, 9)] for row in rows]
     said = refused(name, tmp_path, as_text(lost, name))
-    assert "main.txt, line 1: no column" in said and "the file has: " in said
+    told = "no column " if name == "sacct" else f"no column '{title}' for "
+    assert f"main.txt, line 1: {told}" in said and "the file has: " in said
     assert re.search(r"set workload\.columns\.\w+=NAME|add one to the --format", said)
 
 
@@ -133,7 +134,7 @@ def test_a_log_in_json(tmp_path: Path) -> None:
     text = SAMPLES["philly_json"].text
     for old, new, words in (
         ('"submitted_time"', '"submitted"', "key 'submitted_time': None is missing; give a time"),
-        ('"Failed"', '"Lost"', "key 'status': 'Lost' is unknown; known are Pass"),
+        ('"Failed"', '"Lost"', "job object 1, key 'status': 'Lost' is unknown; known are Pass"),
         ('"2017-10-06 23:59:50"', '"-60"', "key 'submitted_time': '-60' is no time such as 2017-"),
     ):
         said = refused("philly_json", tmp_path, text.replace(old, new, 1).encode())

@@ -185,13 +185,10 @@ def test_gzip_reads_like_plain_text(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("change", ["cut", "long"])
-def test_a_row_of_another_length_is_named_by_line(name: str, change: str, tmp_path: Path) -> None:
+def test_a_row_that_is_too_long_is_named_by_line(name: str, tmp_path: Path) -> None:
     rows, _ = table(name)
-    rows[-1] = rows[-1][:-1] if change == "cut" else [*rows[-1], "1"]
-    said = refused(name, tmp_path, as_text(rows, name))
-    what = "cut off" if change == "cut" else "too long"
-    assert f"line {len(rows)}: the row is {what}" in said
+    rows[-1] = [*rows[-1], "1"]
+    assert f"line {len(rows)}: the row is too long" in refused(name, tmp_path, as_text(rows, name))
 
 
 @pytest.mark.parametrize("name", sorted(set(TABLES) - {"sacct"}))  # there it is a run of the job
@@ -205,18 +202,6 @@ def test_a_job_named_twice_is_refused_or_skipped(name: str, tmp_path: Path) -> N
     trace, notes = loaded(name, tmp_path, as_text(rows, name), strict=False)
     assert list(trace.job_id) == list(good.job_id)
     assert notes.skipped == 1
-
-
-@pytest.mark.parametrize("name", sorted(set(TABLES) - NO_HEADER - {"swf"}))
-def test_a_lost_column_is_named(name: str, tmp_path: Path) -> None:
-    rows, _ = table(name)
-    column = {"alibaba_dag_tasks": 3, "sia_newtrace": 2, "sia_saturn": 2, "sia_philly": 2,
-              "sacct": 4}.get(name)  # fmt: skip
-    column = NUMBERS[name][-1][1] if column is None else column
-    lost = rows[0].pop(column)
-    for row in rows[1:]:
-        row.pop(column)
-    assert f"line 1: no column '{lost}'" in refused(name, tmp_path, as_text(rows, name))
 
 
 @pytest.mark.parametrize("name", sorted(NO_HEADER))
@@ -241,6 +226,7 @@ def test_a_header_row_where_none_belongs_is_named(name: str, tmp_path: Path) -> 
         ("alibaba_lingjun/worker.csv", "job_name", "job", "line 1: no column 'job_name'"),
         ("alibaba_lingjun/worker.csv", "1,dlc1,a,", "1,dlc1,", "line 2: the row is cut off"),
         ("alibaba_pai/jobs.csv", ",900.0", ",-900", "line 1, column 'start_time': '-900' is"),
+        ("alibaba_pai/jobs.csv", ",900.0", ",soon", "line 1, column 'start_time': 'soon' is not"),
         ("alibaba_pai/jobs.csv", ",900.0", ",nan", "line 1, column 'start_time': 'nan' is"),
         ("alibaba_pai/jobs.csv", "j2,", "j1,", "line 2, column 'job_name': 'j1' is the job"),
         ("alibaba_pai/tags.csv", ",g1", "", "line 1: the row is cut off"),
@@ -271,8 +257,8 @@ edits = st.lists(
     st.tuples(
         st.floats(0, 0.999),
         st.sampled_from(["set", "cut", "put"]),
-        st.sampled_from([b"\x00", b'"', b"\n", b",", b"-", b".", b"e9", b"\xff", b"\xe9", b"nan",
-                         b"1e999", b"[", b"]", b"{", b"}", b"\\", b";", b"|", b"_", b" "]),
+        st.sampled_from([b"\x00", b'"', b"\n", b"\r", b",", b"-", b".", b"e9", b"\xff", b"\xe9",
+                         b"nan", b"1e999", b"[", b"]", b"{", b"}", b"\\", b";", b"|", b"_", b" "]),
     ),
     min_size=1, max_size=5,
 )  # fmt: skip
@@ -310,7 +296,7 @@ def test_changed_bytes_give_a_valid_trace_or_a_named_error(
 
 @given(data=st.binary(max_size=120), pick=st.integers(0, 10**6), strict=st.booleans())
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_arbitrary_bytes_are_refused(data: bytes, pick: int, strict: bool, tmp_path: Path) -> None:
     name = sorted(SAMPLES)[pick % len(SAMPLES)]

@@ -11,26 +11,13 @@ from gpuyard.studies.generated_traces import shape
 from sim.errors import TraceError
 from sim.traces.generator import generate
 from sim.traces.processes import DurationMixture
-from sim.traces.spec import WorkloadSpec
+from tests.traces.trace_samples import STEADY
 
 ALL = DurationMixture(up_to_gang=64, weights=[1.0], mu=[5.0], sigma=[1.0])
-SPEC = WorkloadSpec(
-    jobs_per_h=40.0,
-    dispersion_r=0.8,
-    noise_persistence=0.3,
-    hour_factors=[1.0] * 24,
-    weekday_factors=[1.0] * 7,
-    repeat_prob=0.1,
-    repeat_sigma=0.1,
-    gang_sizes=[1, 4, 64],
-    gang_probs=[0.7, 0.2, 0.1],
-    durations=[ALL],
-    shortest_s=1.0,
-    longest_s=50_000.0,
-    vcs=5,
-    users_per_vc=4,
-    zipf_exponent=1.0,
-)
+SPEC = replace(
+    STEADY, dispersion_r=0.8, noise_persistence=0.3, repeat_prob=0.1, repeat_sigma=0.1,
+    durations=[ALL], longest_s=50_000.0,
+)  # fmt: skip
 
 
 def made(jobs: int, seed: int = 0, **changes):

@@ -2,11 +2,9 @@
 
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,36 +13,11 @@ from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED
 from sim.traces.generator import generate
 from sim.traces.likeness import JobSample, alike_shares, count_correlations
-from sim.traces.processes import (
-    Clumps,
-    DayNoise,
-    DurationMixture,
-    OutcomeMix,
-    Recurrence,
-    draw_roots,
-    spread_clumps,
-)
+from sim.traces.processes import Clumps, DayNoise, OutcomeMix, Recurrence, draw_roots, spread_clumps
 from sim.traces.setting import window_streams
-from sim.traces.spec import DemandMix, WorkflowShape, WorkloadSpec
+from sim.traces.spec import DemandMix, WorkflowShape
+from tests.traces.trace_samples import STEADY, composed
 
-CONF = Path(__file__).parents[2] / "conf"
-SPEC = WorkloadSpec(
-    jobs_per_h=40.0,
-    dispersion_r=1e6,
-    noise_persistence=0.0,
-    hour_factors=[1.0] * 24,
-    weekday_factors=[1.0] * 7,
-    repeat_prob=0.0,
-    repeat_sigma=0.0,
-    gang_sizes=[1, 4, 64],
-    gang_probs=[0.7, 0.2, 0.1],
-    durations=[DurationMixture(up_to_gang=64, weights=[1.0], mu=[7.0], sigma=[2.0])],
-    shortest_s=1.0,
-    longest_s=1e7,
-    vcs=5,
-    users_per_vc=4,
-    zipf_exponent=1.0,
-)
 AGAIN = Recurrence(again_prob=0.8, gang_again_prob=0.4, memory_jobs=50, sigma=0.05)
 DEMANDS = DemandMix(
     gpu_milli=[1000, 500, 250],
@@ -73,13 +46,7 @@ OUTCOMES = OutcomeMix(
 
 
 def made(jobs: int, seed: int = 0, **changes):
-    return generate(replace(SPEC, **changes), jobs, np.random.default_rng(seed), "made")
-
-
-def spec_of(name: str) -> WorkloadSpec:
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = compose(overrides=[f"+workload={name}"]).workload.spec
-        return instantiate(config, _convert_="all")
+    return generate(replace(STEADY, **changes), jobs, np.random.default_rng(seed), "made")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +54,8 @@ def spec_of(name: str) -> WorkloadSpec:
 )
 def test_windows_of_recorded_results_stay_as_they_were(name: str, digest: str) -> None:
     """Results in docs/results/ were made with these jobs: a change here changes them."""
-    trace = generate(spec_of(name), 5000, window_streams(seed=0, part="test", index=0).jobs, name)
+    spec = instantiate(composed(name).spec, _convert_="all")
+    trace = generate(spec, 5000, window_streams(seed=0, part="test", index=0).jobs, name)
     found = hashlib.sha256()
     for column in (trace.submit_s, trace.num_gpus, trace.duration_s):
         found.update(column.astype(np.int64).tobytes())
@@ -233,33 +201,22 @@ def test_workflow_shape_is_that_of_the_parameters() -> None:
 )
 @settings(max_examples=40, deadline=None)
 def test_every_combination_of_parts_is_a_valid_trace(jobs, again, prob, gap, memory, r) -> None:
-    trace = made(
-        jobs,
-        repeat_prob=0.3,
-        recurrence=Recurrence(
+    parts = {
+        "repeat_prob": 0.3,
+        "recurrence": Recurrence(
             again_prob=again, gang_again_prob=again / 2, memory_jobs=memory, sigma=0.3
         ),
-        clumps=Clumps(prob=prob, mean_gap_s=gap),
-        day_noise=DayNoise(dispersion_r=max(r, 0.05), persistence=0.9),
-        outcomes=OUTCOMES,
-        demands=DEMANDS,
-    )
+        "clumps": Clumps(prob=prob, mean_gap_s=gap),
+        "day_noise": DayNoise(dispersion_r=max(r, 0.05), persistence=0.9),
+        "outcomes": OUTCOMES,
+        "demands": DEMANDS,
+    }
+    trace, again_made = made(jobs, **parts), made(jobs, **parts)
     assert len(trace) == jobs == len(set(trace.job_id))
     assert np.all(np.diff(trace.submit_s) >= 0)
     assert np.all((trace.duration_s >= 1) & (trace.duration_s <= 1e7))
     assert set(trace.outcome.tolist()) <= {COMPLETED, FAILED, CANCELLED}
     assert np.all((trace.gpu_milli >= 1) & (trace.gpu_milli <= 1000))
-    again_made = made(
-        jobs,
-        repeat_prob=0.3,
-        recurrence=Recurrence(
-            again_prob=again, gang_again_prob=again / 2, memory_jobs=memory, sigma=0.3
-        ),
-        clumps=Clumps(prob=prob, mean_gap_s=gap),
-        day_noise=DayNoise(dispersion_r=max(r, 0.05), persistence=0.9),
-        outcomes=OUTCOMES,
-        demands=DEMANDS,
-    )
     assert again_made.submit_s.tobytes() == trace.submit_s.tobytes()
     assert again_made.outcome.tobytes() == trace.outcome.tobytes()
 
@@ -285,8 +242,8 @@ def test_every_combination_of_parts_is_a_valid_trace(jobs, again, prob, gap, mem
         (FLOWS, {"jobs": [0, 1, 2]}, "must be 1 job or more"),
         (FLOWS, {"chain_prob": 1.5}, r"workflows\.chain_prob is 1.5"),
         (FLOWS, {"more_parents_prob": 1.0}, r"workflows\.more_parents_prob is 1"),
-        (SPEC, {"recurrence": AGAIN, "workflows": FLOWS}, "must be null beside workflows"),
-        (SPEC, {"repeat_prob": 0.1, "workflows": FLOWS}, "must be 0 beside workflows"),
+        (STEADY, {"recurrence": AGAIN, "workflows": FLOWS}, "must be null beside workflows"),
+        (STEADY, {"repeat_prob": 0.1, "workflows": FLOWS}, "must be 0 beside workflows"),
     ],
 )
 def test_a_wrong_parameter_of_a_part_is_named(part, change, words: str) -> None:

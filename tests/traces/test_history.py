@@ -5,27 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 
 from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
-from sim.physics.catalogue import Catalogue
 from sim.protocols import HistoryEstimator
 from sim.traces.estimators import GroupMedian, LastOfGroup, NoisyEstimator
 from sim.traces.prepare import rows_of
 from sim.traces.setting import Setting, window_streams
 from sim.traces.trace import Trace, take
+from tests.traces.trace_samples import catalogue, preset
 
-CONF = Path(__file__).parents[2] / "conf"
-CATALOGUE = Catalogue(
-    names=("a/1",),
-    gpu_types=("v100",),
-    compute_s=np.ones((1, 1)),
-    sync_bytes=np.ones(1),
-    gang_ok=np.array([True]),
-    source="shipped",
-)
 LAST, MEDIAN = LastOfGroup(prior_s=600.0), GroupMedian(prior_s=600.0)
 FOREST = RandomForestEstimator(
     trees=5, min_leaf=3, features_frac=0.5, refit_jobs=20, first_jobs=20, train_jobs=500,
@@ -35,16 +24,14 @@ LEARNERS = {"last": LAST, "median": MEDIAN, "forest": FOREST}
 
 
 def setting(estimator) -> Setting:
-    return Setting(gpus=64, partitions=1, skew=0.0, catalogue=CATALOGUE, estimator=estimator)
+    return Setting(gpus=64, partitions=1, skew=0.0, catalogue=catalogue("a/1"), estimator=estimator)
 
 
 def workload(name: str, *overrides: str):
     """A workload as a user names it on the command line; files have groups and owners."""
     if name == "csv":
         overrides = ("columns.group=group", "columns.vc=vc", *overrides)
-    with initialize_config_dir(str(CONF), version_base=None):
-        changes = [f"+workload={name}", *(f"workload.{each}" for each in overrides)]
-        return instantiate(compose(overrides=changes).workload, _convert_="all")
+    return preset(name, *overrides)
 
 
 def csv_of(path: Path, rows) -> str:

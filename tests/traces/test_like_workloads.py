@@ -1,10 +1,7 @@
 """Every shipped `*_like` workload composes, generates, and meets the figures it stands for."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from gpuyard.studies.generated_traces import Shape, shape
@@ -14,8 +11,8 @@ from sim.traces.generator import generate
 from sim.traces.likeness import DURATION, FEATURE_GAP, GANG, JobSample, likeness
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
+from tests.traces.trace_samples import CONF, composed, preset
 
-CONF = Path(__file__).parents[2] / "conf"
 NAMES = sorted(path.stem for path in (CONF / "workload").glob("*_like.yaml"))
 SETTING = Setting(
     gpus=128, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
@@ -40,11 +37,6 @@ PUBLISHED = {
 }
 
 
-def composed(name: str):
-    with initialize_config_dir(str(CONF), version_base=None):
-        return compose(overrides=[f"+workload={name}"]).workload
-
-
 def made(name: str, jobs: int, seed: int = 0) -> Trace:
     spec = instantiate(composed(name).spec, _convert_="all")
     return generate(spec, jobs, np.random.default_rng(seed), name)
@@ -62,11 +54,12 @@ def test_every_family_is_there() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_makes_windows_as_it_stands(name: str) -> None:
     assert composed(name).name == name
-    workload = instantiate(composed(name), _convert_="all")
+    workload = preset(name)
     table = workload.window(part="train", index=1, setting=SETTING, seed=3)
     again = workload.window(part="train", index=1, setting=SETTING, seed=3)
     other = workload.window(part="train", index=2, setting=SETTING, seed=3)
     assert len(table) >= 2400
+    assert table.measured.sum() == pytest.approx(0.6 * len(table), abs=2)
     assert table.num_gpus.max() <= 16
     share = 1.0 if table.demands is None else table.demands.gpu_milli / 1000
     work_gpu_s = float((table.num_gpus * share * table.duration_s).sum())
@@ -140,8 +133,7 @@ def test_workflows_of_dag_like() -> None:
 
 
 def test_recurrence_owners_and_outcomes_reach_the_job_table() -> None:
-    workload = instantiate(composed("venus_full_like"), _convert_="all")
-    table = workload.window(part="train", index=0, setting=SETTING, seed=0)
+    table = preset("venus_full_like").window(part="train", index=0, setting=SETTING, seed=0)
     assert table.identity is not None
     assert table.fates is not None
     groups = np.bincount(table.identity.group)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from scipy import stats
 
@@ -39,6 +38,7 @@ from sim.traces.likeness import (
 from sim.traces.processes import DurationMixture
 from sim.traces.setting import Setting
 from sim.traces.spec import WorkloadSpec
+from tests.traces.trace_samples import composed, preset
 
 SPEC = WorkloadSpec(
     jobs_per_h=30.0,
@@ -200,21 +200,16 @@ MOST_FLOORS, SMALL = 1.7, 0.02
 
 @pytest.mark.parametrize("name", sorted(PAIRS))
 def test_a_generator_is_about_as_near_as_the_halves_of_its_trace(name: str) -> None:
-    preset, file, (start_s, end_s) = PAIRS[name]
+    trace, file, (start_s, end_s) = PAIRS[name]
     path = DATA / file
     if not path.is_file():
         pytest.skip(f"GPUYARD_DATA has no traces/{file}")
-    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
-        spec = compose(overrides=[f"+workload={name}"]).workload.spec
-        changes = [f"workload.path={path}", "workload.rules.unknown_gpu_types=any"]
-        changes += [f"workload.window.start_s={start_s}"] if start_s else []
-        changes += [f"workload.window.end_s={end_s}"] if end_s else []
-        trace = compose(overrides=[f"+workload={preset}", *changes]).workload
-    jobs = instantiate(trace, _convert_="all").window(
-        part="train", index=0, setting=SETTING, seed=0
-    )
+    changes = [f"path={path}", "rules.unknown_gpu_types=any"]
+    changes += [f"window.start_s={start_s}"] if start_s else []
+    changes += [f"window.end_s={end_s}"] if end_s else []
+    jobs = preset(trace, *changes).window(part="train", index=0, setting=SETTING, seed=0)
     real = JobSample.of(jobs, name)
-    made = instantiate(spec, _convert_="all")
+    made = instantiate(composed(name).spec, _convert_="all")
     draws = [
         JobSample.of(generate(made, len(real), np.random.default_rng(seed), name), name)
         for seed in range(3)

@@ -158,7 +158,6 @@ def test_the_names_of_batch_tasks_are_a_dag(tmp_path: Path) -> None:
         ("M1,1,j,1,Terminated,5,2,1,1\n", "'end_time': '2' is before start_time"),
         ("M1,0,j,1,Terminated,1,2,1,1\n", "'inst_num': '0' is no whole number from 1"),
         ("M1,1,,1,Terminated,1,2,1,1\n", "'job_name': '' is empty"),
-        ("M1,1,j,1,Done,1,2,1,1\n", "'status': 'Done' is unknown; known are Terminated"),
     ],
 )
 def test_batch_tasks_that_cannot_be(rows: str, words: str, tmp_path: Path) -> None:
@@ -193,7 +192,6 @@ def test_two_columns_together_name_a_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
-        ("helios_log", ",NODE_FAIL,", ",LOST,", "column 'state': 'LOST' is unknown"),
         ("helios_log", "16,32,2", "-16,32,2", "line 5, column 'gpu_num': '-16' is below 0"),
         ("helios_log", "2020-04-01 00:01:00,", "tomorrow,", "column 'submit_time'"),
         ("alibaba_pai", "800.0,V100", "-800,V100", "line 3, column 'plan_gpu': '-800' is negative"),
@@ -206,7 +204,6 @@ def test_two_columns_together_name_a_job(tmp_path: Path) -> None:
         ("alibaba_lingjun", "2023/7/15 03:21", "2023/7/15 01:21", "is before the job ran"),
         ("alibaba_lingjun", "2023/7/15 02:21", "2023/7/15 02:11", "before the job's submission"),
         ("alibaba_lingjun", "2023/7/15 02:19", "", "'gmt_job_submitted': '' is empty"),
-        ("philly_json", '"Failed"', '"Lost"', "job object 1, key 'status': 'Lost' is unknown"),
         ("philly_json", '"2017-10-07 00:00:10"', '"2017-10-06 00:00:10"', "key 'end_time'"),
         ("philly_json", '"application_1"', '"application_3"', "key 'jobid': 'application_3' is"),
         ("philly_json", '"2017-10-06 23:59:50"', "17", "key 'submitted_time': 17 is no time"),
@@ -224,14 +221,3 @@ def test_a_bad_value_is_named_with_its_place(
         loaded(name, tmp_path, text.replace(old, new, 1).encode())
     assert words in str(error.value)
     assert "main.txt, line " in str(error.value)
-
-
-def test_a_bad_companion_is_named_too(tmp_path: Path) -> None:
-    (tmp_path / "jobs.csv").write_text("j1,i1,alice,Terminated,soon,1600.0\n")
-    given = ("path=x", f"reader.job_table={tmp_path}/jobs.csv")
-    (tmp_path / "main.csv").write_text(PAI)
-    workload = preset("alibaba_pai", *given)
-    with pytest.raises(TraceError, match=r"jobs\.csv, line 1, column 'start_time': 'soon' is not"):
-        workload._reader.read(
-            path=str(tmp_path / "main.csv"), columns=workload._columns, name="x", strict=True
-        )

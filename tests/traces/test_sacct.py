@@ -101,7 +101,6 @@ def test_a_column_that_the_user_named_must_be_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"State": "LOST"}, "column 'State': 'LOST' is unknown; known are COMPLETED, CANCELLED"),
         ({"JobID": "x"}, "column 'JobID': 'x' is no job of Slurm, such as 123, 123_4 or 123+0"),
         ({"Submit": "Unknown"}, "column 'Submit': '' is empty; every job has a time"),
         ({"Submit": "1740816000"}, "column 'Submit': '1740816000' is not a timestamp"),

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from sim.jobs import ANY_TYPE, CANCELLED
-from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.setting import Setting
-from tests.traces.trace_samples import preset
+from tests.traces.trace_samples import catalogue, preset
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data"))
@@ -30,10 +29,7 @@ TRACES = {
 }
 SETTING = Setting(
     gpus=2496, partitions=4, skew=0.0, estimator=NoEstimator(), gpu_types=("p100", "v100"),
-    catalogue=Catalogue(
-        names=("ResNet-50/16", "LM/5"), gpu_types=("p100", "v100"), compute_s=np.ones((2, 2)),
-        sync_bytes=np.ones(2), gang_ok=np.array([True, True]), source="shipped",
-    ),
+    catalogue=catalogue("ResNet-50/16", "LM/5", gpu_types=("p100", "v100")),
 )  # fmt: skip
 
 

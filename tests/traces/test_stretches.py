@@ -9,26 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.physics.catalogue import Catalogue
 from sim.traces.estimators import GroupMedian, NoisyEstimator, OracleEstimator
 from sim.traces.setting import Setting
 from sim.traces.trace import dealt
-from tests.traces.trace_samples import preset
+from tests.traces.trace_samples import catalogue, preset
 
 SETTING = Setting(
-    gpus=64,
-    partitions=2,
-    skew=0.5,
-    catalogue=Catalogue(
-        names=("a/1", "b/1"),
-        gpu_types=("v100",),
-        compute_s=np.ones((2, 1)),
-        sync_bytes=np.ones(2),
-        gang_ok=np.ones(2, dtype=bool),
-        source="shipped",
-    ),
+    gpus=64, partitions=2, skew=0.5, catalogue=catalogue("a/1", "b/1"),
     estimator=NoisyEstimator(sigma=1.0),
-)
+)  # fmt: skip
 
 
 def written(folder: Path, jobs: int, more: str = "", cell=lambda _: "") -> str:

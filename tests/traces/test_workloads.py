@@ -1,6 +1,5 @@
 """Workloads from their yaml files to job tables: whole traces, windows, common random numbers."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,30 +11,16 @@ from hydra.utils import instantiate
 
 from sim.errors import TraceError
 from sim.jobs import COLUMNS as JOB_COLUMNS
-from sim.physics.catalogue import Catalogue
 from sim.traces.estimators import NoEstimator, NoisyEstimator, OracleEstimator
 from sim.traces.setting import Setting
+from tests.traces.trace_samples import CONF, catalogue
+from tests.traces.trace_samples import preset as workload
 
-CONF = Path(__file__).parents[2] / "conf"
-CATALOGUE = Catalogue(
-    names=("a/1", "b/1", "c/1", "d/1"),
-    gpu_types=("v100",),
-    compute_s=np.ones((4, 1)),
-    sync_bytes=np.ones(4),
-    gang_ok=np.array([True, False, True, False]),
-    source="shipped",
-)
 SETTING = Setting(
-    gpus=64, partitions=1, skew=0.5, catalogue=CATALOGUE, estimator=NoisyEstimator(sigma=1.0)
-)
+    gpus=64, partitions=1, skew=0.5, estimator=NoisyEstimator(sigma=1.0),
+    catalogue=catalogue("a/1", "b/1", "c/1", "d/1", gang_ok=[True, False, True, False]),
+)  # fmt: skip
 COLUMNS = ["job_id", *JOB_COLUMNS]
-
-
-def workload(name: str, *overrides: str):
-    """A workload as a user names it on the command line."""
-    with initialize_config_dir(str(CONF), version_base=None):
-        changes = [f"+workload={name}", *(f"workload.{each}" for each in overrides)]
-        return instantiate(compose(overrides=changes).workload, _convert_="all")
 
 
 def as_bytes(table) -> dict[str, bytes]:
@@ -204,18 +189,6 @@ def test_home_partitions_follow_the_skew() -> None:
     assert shares == pytest.approx(weights / weights.sum(), abs=0.015)
 
 
-@pytest.mark.parametrize("name", ["venus_like", "philly_like"])
-def test_generated_workloads_run_out_of_the_box(name: str) -> None:
-    table = workload(name).whole(setting=replace(SETTING, gpus=128), seed=0)
-    assert len(table) == 2400
-    assert table.measured.all()
-    assert table.num_gpus.max() <= 16
-    work_gpu_s = float((table.num_gpus * table.duration_s).sum())
-    assert work_gpu_s / (128 * table.submit_s[-1]) == pytest.approx(0.9)
-    window = workload(name).window(part="test", index=0, setting=SETTING, seed=0)
-    assert window.measured.sum() == 1440
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -232,11 +205,8 @@ def test_generated_workloads_run_out_of_the_box(name: str) -> None:
     ],
 )
 def test_wrong_options_are_named_before_the_file_is_read(changes: list[str], words: str) -> None:
-    keys = [f"workload.{each}" if each[0] != "+" else f"+workload.{each[1:]}" for each in changes]
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = compose(overrides=["+workload=csv", "workload.path=none.csv", *keys]).workload
     with pytest.raises(Exception, match=words) as error:
-        instantiate(config, _convert_="all")
+        workload("csv", "path=none.csv", *changes)
     assert isinstance(error.value.__cause__ or error.value, TraceError)
 
 
@@ -281,21 +251,3 @@ def test_every_estimator_has_a_yaml(name: str) -> None:
         config = compose(overrides=[f"+estimator={name}"])
     estimator = instantiate(config.estimator, _convert_="all")
     assert estimator.information == name.replace("noisy", "predicted")
-
-
-@pytest.mark.parametrize(
-    ("name", "file_name", "jobs"),
-    [("philly", "philly_jobs", 79_515), ("helios_venus", "helios_venus_jobs", 99_707)],
-)
-def test_presets_read_the_public_traces(name: str, file_name: str, jobs: int) -> None:
-    folder = Path(os.environ.get("GPUYARD_DATA", CONF.parents[1] / "shared" / "data"))
-    path = folder / "traces" / f"{file_name}.csv.gz"
-    if not path.exists():
-        pytest.skip(f"GPUYARD_DATA has no traces/{file_name}.csv.gz")
-    setting = replace(SETTING, gpus=128, partitions=4)
-    source = workload(name, f"path={path}", "max_gang=16", "load=0.9", "max_duration_s=172800")
-    assert len(source.whole(setting=setting, seed=0)) == jobs
-    window = workload(
-        name, f"path={path}", "max_gang=16", "load=0.9", "num_jobs=2400", "thin=8"
-    ).window(part="test", index=19, setting=setting, seed=0)
-    assert (len(window), window.measured.sum()) == (2400, 1440)

@@ -6,13 +6,35 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from omegaconf import DictConfig
 
+from sim.physics.catalogue import Catalogue
 from sim.traces.column_reader import Notes
+from sim.traces.processes import DurationMixture
+from sim.traces.spec import WorkloadSpec
 from sim.traces.trace import Trace
 
 CONF = Path(__file__).parents[2] / "conf"
+STEADY = WorkloadSpec(  # the generator without bursts, days, repeats or any optional part
+    jobs_per_h=40.0,
+    dispersion_r=1e6,
+    noise_persistence=0.0,
+    hour_factors=[1.0] * 24,
+    weekday_factors=[1.0] * 7,
+    repeat_prob=0.0,
+    repeat_sigma=0.0,
+    gang_sizes=[1, 4, 64],
+    gang_probs=[0.7, 0.2, 0.1],
+    durations=[DurationMixture(up_to_gang=64, weights=[1.0], mu=[7.0], sigma=[2.0])],
+    shortest_s=1.0,
+    longest_s=1e7,
+    vcs=5,
+    users_per_vc=4,
+    zipf_exponent=1.0,
+)
 
 
 @dataclass(frozen=True)
@@ -49,11 +71,30 @@ def _kept(name: str, *changes: str) -> Any:
 
 def preset(name: str, *changes: str) -> Any:
     """A workload as a user names it on the command line."""
+    return instantiate(composed(name, *changes), _convert_="all")
+
+
+@cache
+def composed(name: str, *changes: str) -> DictConfig:
+    """The same before it is built."""
     with initialize_config_dir(str(CONF), version_base=None):
         keys = [f"workload.{each}" if each[0] != "+" else f"+workload.{each[1:]}"
                 for each in changes]  # fmt: skip
-        words = [f"+workload={name}", *keys]
-        return instantiate(compose(overrides=words).workload, _convert_="all")
+        return compose(overrides=[f"+workload={name}", *keys]).workload
+
+
+def catalogue(
+    *names: str, gpu_types: tuple[str, ...] = ("v100",), gang_ok: Any = True
+) -> Catalogue:
+    """Profiles of one second a step."""
+    return Catalogue(
+        names=names,
+        gpu_types=gpu_types,
+        compute_s=np.ones((len(names), len(gpu_types))),
+        sync_bytes=np.ones(len(names)),
+        gang_ok=np.full(len(names), gang_ok),
+        source="shipped",
+    )
 
 
 def _attempt(start: str | None, end: str | None, *servers: int) -> dict[str, Any]:
