@@ -1,5 +1,6 @@
 """A small finished run, its record, and rows of a comparison made by hand."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -113,5 +114,15 @@ def gantt(hand):
 
 @pytest.fixture(scope="session")
 def eventful():
-    """`eventful(seed)`: a run of the real kernel in which everything happens."""
-    return eventful_run
+    """`eventful(seed)`: a run of the real kernel in which everything happens, played once."""
+    return cache(eventful_run)
+
+
+@pytest.fixture(scope="session")
+def cut_off(hand):
+    """Two jobs on two GPUs; the second, which began at 5, still runs when the run ends at 30."""
+    jobs = [
+        hand.Job(0.0, 90.0, ((5.0, 90.0, [1]),), finished=False),
+        hand.Job(0.0, 10.0, ((0.0, 30.0, [0]),)),
+    ]
+    return hand.build_run(jobs, 1, 2, 1)

@@ -116,3 +116,14 @@ def build_run(
         decision_s=0.2,
         loop_wall_s=0.5,
     )
+
+
+def log_with(log: EventLog, keep: np.ndarray) -> EventLog:
+    """The log of the events that are kept."""
+    return EventLog(
+        time_s=log.time_s[keep],
+        kind=log.kind[keep],
+        job=log.job[keep],
+        partition=log.partition[keep],
+        gpus=tuple(gpus for gpus, kept in zip(log.gpus, keep, strict=True) if kept),
+    )

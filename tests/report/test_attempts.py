@@ -21,12 +21,8 @@ def test_attempts_of_the_gantt_chart(gantt):
     assert gantt.log.gpus[attempts.start_event[1]].tolist() == [2, 3]
 
 
-def test_an_attempt_that_the_run_cuts_off_is_open(hand):
-    jobs = [
-        hand.Job(0.0, 90.0, ((5.0, 90.0, [1]),), finished=False),
-        hand.Job(0.0, 10.0, ((0.0, 30.0, [0]),)),
-    ]
-    attempts = attempts_of(hand.build_run(jobs, 1, 2, 1))
+def test_an_attempt_that_the_run_cuts_off_is_open(cut_off):
+    attempts = attempts_of(cut_off)
     assert attempts.end_s.tolist() == [30.0, 30.0]
     assert attempts.open.tolist() == [False, True]
 

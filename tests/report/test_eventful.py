@@ -18,6 +18,7 @@ from sim.report.timeline import (
     stops,
 )
 from sim.run import Kind
+from tests.report.run_builder import log_with
 
 SEEDS = range(12)
 AGAIN = (Kind.READY, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE)
@@ -36,6 +37,8 @@ def test_everything_that_happens_is_accounted_for(eventful, seed):
     assert metrics["jobs_unfinished"] == 0
     assert metrics["jobs_finished"] + metrics["jobs_withdrawn"] == len(run.jobs)
     assert metrics["interference_frac"] >= 0 and metrics["comm_frac"] > 0
+    available = available_over_time(run)
+    assert available.value.max() <= run.topology.num_gpus and available.value.min() >= 0
 
 
 def test_these_runs_have_every_kind_of_event(eventful):
@@ -86,13 +89,6 @@ def test_attempts_and_tenancy_hold_the_same_gpu_seconds(eventful, seed):
     assert (tenancy.place < tenancy.tenants).all() and tenancy.tenants.max() <= 2
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_outages_are_what_was_ordered(eventful, seed):
-    run = eventful(seed)
-    available = available_over_time(run)
-    assert available.value.max() <= run.topology.num_gpus and available.value.min() >= 0
-
-
 def test_outcomes_agree_with_what_the_log_and_the_trace_say(eventful):
     for seed in SEEDS:
         run = eventful(seed)
@@ -110,11 +106,5 @@ def test_a_lost_end_is_refused(eventful, kind):
         if len(rows):
             break
     keep = np.arange(len(run.log.kind)) != rows[0]
-    log = dataclasses.replace(
-        run.log,
-        time_s=run.log.time_s[keep], kind=run.log.kind[keep], job=run.log.job[keep],
-        partition=run.log.partition[keep],
-        gpus=tuple(g for g, ok in zip(run.log.gpus, keep, strict=True) if ok),
-    )  # fmt: skip
     with pytest.raises(SimulationError):
-        summarise(dataclasses.replace(run, log=log))
+        summarise(dataclasses.replace(run, log=log_with(run.log, keep)))

@@ -1,5 +1,6 @@
 """Figures: PNG files with something drawn in them."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -97,15 +98,15 @@ def test_bars_have_one_panel_a_setting_and_the_colours_of_roles(tmp_path, make, 
     assert imread(path).shape[0] > single[0] and imread(path).shape[1] > single[1]
 
 
-def test_reports_load_no_heavy_library_before_they_draw():
-    import subprocess
-
+def test_reports_load_no_heavy_library_before_they_draw_and_no_pandas_to_write_columns():
     code = (
         "import sys, sim.report.comparison_report, sim.report.run_folder, sim.report.summary\n"
         "import sim.report.figure_studies, sim.report.figures\n"
-        "import sim.report.figure_gpus, sim.report.figure_gpus, sim.report.perfetto\n"
-        "import sim.report.replay\n"
-        "print({'matplotlib', 'pandas', 'pyarrow', 'rich', 'torch'} & set(sys.modules))"
+        "import sim.report.figure_gpus, sim.report.perfetto, sim.report.replay\n"
+        "print({'matplotlib', 'pandas', 'pyarrow', 'rich', 'torch'} & set(sys.modules))\n"
+        "import numpy as np\nfrom sim.report.run_tables import parquet_bytes\n"
+        "parquet_bytes({'a': np.arange(3), 't': np.array(['x', None, 'y'], dtype=object),"
+        " 'l': [np.arange(2)] * 3, 'b': np.ones(3, dtype=bool)})\nprint('pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert done.stdout.split() == ["set()", "False"]

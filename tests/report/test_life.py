@@ -12,6 +12,7 @@ from sim.report.job_times import counted, given_up
 from sim.report.summary import summarise
 from sim.report.timeline import available_over_time, left_s, outcomes, queue_over_time
 from sim.run import Kind
+from tests.report.run_builder import log_with
 
 DOWN, UP = Kind.SERVER_DOWN, Kind.SERVER_UP
 
@@ -224,12 +225,7 @@ def test_workflows_last_from_first_submission_to_last_finish(hand):
 
 def test_a_withdrawal_that_the_log_does_not_know_is_refused(life):
     keep = ~((life.log.kind == Kind.WITHDRAW) & (life.log.job == 2))
-    log = dataclasses.replace(
-        life.log,
-        time_s=life.log.time_s[keep], kind=life.log.kind[keep], job=life.log.job[keep],
-        partition=life.log.partition[keep],
-        gpus=tuple(g for g, ok in zip(life.log.gpus, keep, strict=True) if ok),
-    )  # fmt: skip
+    log = log_with(life.log, keep)
     finish_s = life.finish_s.copy()
     finish_s[2] = 15.0
     with pytest.raises(SimulationError, match="Little's law"):

@@ -1,8 +1,5 @@
 """Parquet files without pandas, and what the event log looks like in them."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -66,16 +63,6 @@ def test_missing_files_and_columns_are_named(tmp_path):
     (tmp_path / "t.parquet").write_bytes(parquet_bytes(COLUMNS))
     with pytest.raises(ReportError, match="column job is missing"):
         read_parquet(tmp_path / "t.parquet", ("whole", "job"), fix="")
-
-
-def test_writing_needs_no_pandas():
-    code = (
-        "import sys, numpy as np\nfrom sim.report.run_tables import parquet_bytes\n"
-        "parquet_bytes({'a': np.arange(3), 't': np.array(['x', None, 'y'], dtype=object),"
-        " 'l': [np.arange(2)] * 3, 'b': np.ones(3, dtype=bool)})\nprint('pandas' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def write_log(folder, run):

@@ -91,12 +91,8 @@ def test_counters_decisions_and_servers(gantt_run, tmp_path):
     assert {event["pid"] for event in instants if "server" in event["name"]} == {3}
 
 
-def test_jobs_that_the_run_cuts_off_are_marked(hand, tmp_path):
-    jobs = [
-        hand.Job(0.0, 90.0, ((5.0, 90.0, [1]),), finished=False),
-        hand.Job(0.0, 10.0, ((0.0, 30.0, [0]),)),
-    ]
-    events = slices(load(hand.build_run(jobs, 1, 2, 1), tmp_path))
+def test_jobs_that_the_run_cuts_off_are_marked(cut_off, tmp_path):
+    events = slices(load(cut_off, tmp_path))
     assert [event["args"].get("unfinished") for event in events] == [None, True]
     assert events[1]["dur"] == 25_000_000
 

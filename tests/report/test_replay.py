@@ -111,15 +111,10 @@ def test_wrong_kinds(shared, event, kind, words):
         replay_of(shared, **changed_kind(shared, event, kind)).finish()
 
 
-def test_gpus_that_are_not_given_back(hand):
-    jobs = [
-        hand.Job(0.0, 90.0, ((5.0, 90.0, [1]),), finished=False),
-        hand.Job(0.0, 10.0, ((0.0, 30.0, [0]),)),
-    ]
-    run = hand.build_run(jobs, 1, 2, 1)
+def test_gpus_that_are_not_given_back(cut_off):
     words = "event 4, the last: 1 jobs still hold GPUs; the first is job job-0 with GPUs 1"
     with pytest.raises(ReportError, match=words):
-        replay_of(run).finish()
+        replay_of(cut_off).finish()
 
 
 def test_times_that_go_back(shared):

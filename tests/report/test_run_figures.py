@@ -5,7 +5,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from sim.report.figure_gpus import MOST_BARS, gantt, heatmap
+from sim.report.figure_gpus import MOST_BARS, heatmap
+from sim.report.figure_gpus import gantt as draw_gantt
 from sim.report.figures import GREY, JOB_COLOURS
 from sim.report.gpu_use import busy_frac_by_server
 from sim.run import Kind
@@ -31,22 +32,22 @@ def queue_of_short_jobs(hand, count, servers):
 
 def test_every_job_of_a_small_run_has_its_colour(hand, tmp_path):
     run = queue_of_short_jobs(hand, 11, 1)
-    gantt(run, path=tmp_path / "gantt.png")
+    draw_gantt(run, path=tmp_path / "gantt.png")
     assert set(JOB_COLOURS[:11]) <= colours_in(tmp_path / "gantt.png")
     assert JOB_COLOURS[11] not in colours_in(tmp_path / "gantt.png")
 
 
 def test_a_large_run_shows_some_servers_and_the_use_of_all(hand, tmp_path):
     small, large = tmp_path / "small.png", tmp_path / "large.png"
-    gantt(queue_of_short_jobs(hand, 128, 16), path=small)
-    gantt(queue_of_short_jobs(hand, 320, 40), path=large)
+    draw_gantt(queue_of_short_jobs(hand, 128, 16), path=small)
+    draw_gantt(queue_of_short_jobs(hand, 320, 40), path=large)
     assert imread(large).shape[0] > imread(small).shape[0]  # the second panel
     assert len(colours_in(large)) > len(JOB_COLOURS)
 
 
 def test_a_long_run_shows_a_part_of_its_time(hand, tmp_path):
     run = queue_of_short_jobs(hand, 3 * MOST_BARS, 1)
-    gantt(run, path=tmp_path / "gantt.png")
+    draw_gantt(run, path=tmp_path / "gantt.png")
     assert (tmp_path / "gantt.png").stat().st_size > 10_000
 
 
@@ -54,7 +55,7 @@ def test_odd_runs_can_be_drawn(hand, eventful, tmp_path):
     nothing = hand.build_run([hand.Job(0.0, 5.0)], 1, 2, 1)
     instant = hand.build_run([hand.Job(3.0, 0.0, ((3.0, 3.0, [0]),))], 1, 1, 1)
     for run in (nothing, instant, eventful(0)):
-        gantt(run, path=tmp_path / "gantt.png")
+        draw_gantt(run, path=tmp_path / "gantt.png")
         heatmap(run, path=tmp_path / "heat.png", at_s=None)
         assert imread(tmp_path / "heat.png").shape[1] > 1000
 
@@ -93,7 +94,7 @@ def test_few_queues_are_lines_and_many_an_image(hand, tmp_path, partitions):
 def test_the_chart_hatches_servers_that_are_away(hand, tmp_path):
     jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),))]
     for name, events in (("up", ()), ("down", ((2.0, Kind.SERVER_DOWN, [2, 3]),))):
-        gantt(hand.build_run(jobs, 2, 2, 1, events), path=tmp_path / f"{name}.png")
+        draw_gantt(hand.build_run(jobs, 2, 2, 1, events), path=tmp_path / f"{name}.png")
     assert "#F0F0F0" in colours_in(tmp_path / "down.png") - colours_in(tmp_path / "up.png")
 
 
@@ -104,23 +105,7 @@ def test_a_huge_cluster_has_one_cell_a_rack(hand, tmp_path):
     assert imread(tmp_path / "heat.png").shape[0] < 2500
 
 
-def test_use_of_servers_in_bins(gantt_run_use):
-    use, run = gantt_run_use
-    assert use.shape == (2, 4)
+def test_use_of_servers_in_bins(gantt):
+    use = busy_frac_by_server(gantt, rows=10, bins=4)
     # 0-10, 10-20, 20-30, 30-40 of server 0: both GPUs, both, one, both; of server 1: -, 2, 2, 1.5
     assert use.tolist() == [[1, 1, 0.5, 1], [0, 1, 1, 0.75]]
-    assert run.topology.num_servers == 2
-
-
-@pytest.fixture
-def gantt_run_use(hand):
-    job = hand.Job
-    jobs = [
-        job(0.0, 20.0, ((0.0, 20.0, [0, 1]),), gpus=2),
-        job(10.0, 10.0, ((20.0, 30.0, [0]),)),
-        job(10.0, 15.0, ((10.0, 15.0, [2, 3]), (30.0, 40.0, [0, 1])), gpus=2),
-        job(10.0, 20.0, ((10.0, 40.0, [2]),)),
-        job(10.0, 20.0, ((15.0, 35.0, [3]),)),
-    ]
-    run = hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1)
-    return busy_frac_by_server(run, rows=10, bins=4), run

@@ -12,6 +12,7 @@ from sim.report.job_times import full_speed, mean_interval, ratio_interval, span
 from sim.report.summary import HEADLINE_KEYS, summarise
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
+from tests.report.run_builder import log_with
 from tests.sim.worlds import Job, cluster, physics_of, play, world
 
 
@@ -139,14 +140,8 @@ def test_a_run_time_that_the_log_does_not_know_is_refused(gantt):
 def test_a_lost_start_is_refused(gantt):
     keep = np.ones(len(gantt.log.kind), dtype=bool)
     keep[np.flatnonzero((gantt.log.kind == 4) & (gantt.log.job == 3))] = False
-    log = dataclasses.replace(
-        gantt.log,
-        time_s=gantt.log.time_s[keep], kind=gantt.log.kind[keep], job=gantt.log.job[keep],
-        partition=gantt.log.partition[keep],
-        gpus=tuple(g for g, ok in zip(gantt.log.gpus, keep, strict=True) if ok),
-    )  # fmt: skip
     with pytest.raises(SimulationError, match="job-3"):
-        summarise(dataclasses.replace(gantt, log=log))
+        summarise(dataclasses.replace(gantt, log=log_with(gantt.log, keep)))
 
 
 def played():

@@ -48,20 +48,16 @@ def sample(spec: WorkloadSpec, jobs: int, seed: int = 0) -> JobSample:
     return JobSample.of(generate(spec, jobs, np.random.default_rng(seed), "made"), "made")
 
 
-def fitted(jobs: JobSample, outcomes: OutcomeShares | None = None) -> WorkloadSpec:
+def fitted(jobs: JobSample, *, parts: int, first_hour: float = 0.0) -> WorkloadSpec:
     return fit_spec(
-        jobs,
-        first_hour=0.0,
-        duration_parts=3,
-        owners=OWNERS,
-        outcomes=outcomes,
+        jobs, first_hour=first_hour, duration_parts=parts, owners=OWNERS, outcomes=None,
         rng=np.random.default_rng(0),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def found() -> WorkloadSpec:
-    return fitted(sample(SPEC, 40_000))
+    return fitted(sample(SPEC, 40_000), parts=3)
 
 
 def test_the_parameters_of_a_generated_trace_are_found_again(found: WorkloadSpec) -> None:
@@ -101,7 +97,7 @@ def test_a_trace_of_the_fit_is_as_near_as_another_draw(found: WorkloadSpec) -> N
 def test_a_poisson_trace_gets_no_noise_no_clumps_and_no_recurrence() -> None:
     plain = replace(SPEC, dispersion_r=1e6, noise_persistence=0.0, repeat_prob=0.0, clumps=None,
                     recurrence=None)  # fmt: skip
-    found = fitted(sample(plain, 20_000))
+    found = fitted(sample(plain, 20_000), parts=1)
     assert found.clumps is None
     assert found.day_noise is None
     assert found.recurrence is None
@@ -112,7 +108,7 @@ def test_a_poisson_trace_gets_no_noise_no_clumps_and_no_recurrence() -> None:
 def test_busy_days_are_told_from_busy_hours() -> None:
     noise = DayNoise(dispersion_r=2.0, persistence=0.0)
     days = replace(SPEC, day_noise=noise, dispersion_r=1e6, clumps=None)
-    found = fitted(sample(days, 60_000))
+    found = fitted(sample(days, 60_000), parts=1)
     assert found.day_noise is not None
     assert 1 / found.day_noise.dispersion_r == pytest.approx(0.5, rel=0.5)
     assert found.dispersion_r > 2 * found.day_noise.dispersion_r
@@ -123,10 +119,7 @@ def test_first_hour_names_the_hours() -> None:
     trace = generate(spec, 10_000, np.random.default_rng(0), "made")
     submit_s = trace.submit_s - trace.submit_s[0]
     jobs = JobSample(submit_s, trace.num_gpus, trace.duration_s)
-    found = fit_spec(
-        jobs, first_hour=9.0 + (trace.submit_s[0] % 3600) / 3600, duration_parts=1, owners=OWNERS,
-        outcomes=None, rng=np.random.default_rng(0),
-    )  # fmt: skip
+    found = fitted(jobs, parts=1, first_hour=9.0 + (trace.submit_s[0] % 3600) / 3600)
     assert int(np.argmax(found.hour_factors)) == 9
     assert sorted(found.hour_factors)[-2] < 0.2
 

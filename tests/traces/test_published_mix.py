@@ -1,12 +1,13 @@
 """Dally's workloads: published marginals hold exactly, work includes what the network adds."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from sim.errors import TraceError
 from sim.jobs import JobTable
@@ -22,13 +23,19 @@ MODELS = {"mobilenet_v3": 125, "bert_large": 125, "resnet50": 125, "alexnet": 53
           "vgg11": 34}  # fmt: skip
 
 
-def workload(name: str, *overrides: str) -> IdealWorkload:
-    """The file of conf/workload, on the network `none` unless overridden."""
-    plain = ["topology=dally_4x4", "network=none", f"workload={name}"]
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = compose(config_name="base", overrides=[*plain, *overrides])
+def workload(name: str, *changes: str, network: str = "none") -> IdealWorkload:
+    """The file of conf/workload with changes."""
+    config = composed(name, network).copy()
+    config.merge_with_dotlist([f"workload.{change}" for change in changes])
     OmegaConf.resolve(config)
     return instantiate(config.workload, _convert_="all")
+
+
+@cache
+def composed(name: str, network: str) -> DictConfig:
+    words = ["topology=dally_4x4", f"network={network}", f"workload={name}"]
+    with initialize_config_dir(str(CONF), version_base=None):
+        return compose(config_name="base", overrides=words)
 
 
 def setting(gpus: int = 128) -> Setting:
@@ -73,7 +80,7 @@ def test_gpu_hours_are_about_those_published():
 
 def test_poisson_gaps_have_the_mean_asked_for():
     for mean_gap_s in (416, 1453, 2908):
-        made = workload("dally_poisson", f"workload.mix.mean_gap_s={mean_gap_s}")
+        made = workload("dally_poisson", f"mix.mean_gap_s={mean_gap_s}")
         gaps_s = np.concatenate([np.diff(trace_of(made, seed).submit_s) for seed in range(20)])
         assert gaps_s.mean() == pytest.approx(mean_gap_s, rel=0.05)
         assert gaps_s.std() == pytest.approx(mean_gap_s, rel=0.1)
@@ -90,7 +97,7 @@ def test_windows_differ_and_repeat_themselves():
 
 def test_work_is_the_ideal_time_and_what_the_network_adds_at_best():
     quiet = window(workload("dally_batch"))
-    slow = window(workload("dally_batch", "network=tiered_rings"))
+    slow = window(workload("dally_batch", network="tiered_rings"))
     np.testing.assert_array_equal(quiet.num_gpus, slow.num_gpus)
     stretch = slow.duration_s / quiet.duration_s
     np.testing.assert_array_equal(stretch[slow.num_gpus == 1], 1.0)
@@ -100,7 +107,7 @@ def test_work_is_the_ideal_time_and_what_the_network_adds_at_best():
 
 
 def test_fewer_jobs_are_a_sample_and_models_are_those_of_the_catalogue():
-    jobs = window(workload("dally_batch", "workload.num_jobs=80", "workload.max_gang=8"))
+    jobs = window(workload("dally_batch", "num_jobs=80", "max_gang=8"))
     assert len(jobs) == 80
     assert jobs.num_gpus.max() <= 8
     assert len(set(jobs.profile.tolist())) == 6
@@ -109,13 +116,13 @@ def test_fewer_jobs_are_a_sample_and_models_are_those_of_the_catalogue():
 @pytest.mark.parametrize(
     ("override", "told"),
     [
-        ("workload.num_jobs=501", r"num_jobs is 501; the mix has 500"),
-        ("workload.thin=8", r"thin is 8"),
-        ("workload.load=0.9", r"load has no meaning"),
-        ("workload.mix.sigma=-1", r"mix.sigma is -1.*0 or more"),
-        ("workload.mix.mean_gap_s=0", r"mean_gap_s is 0.*above 0"),
-        ("workload.mix.gang_correlation=2", r"gang_correlation is 2.*from -1 to 1"),
-        ("workload.mix.gang_counts=[1,2]", r"2 numbers \[1, 2\] for 9 gangs"),
+        ("num_jobs=501", r"num_jobs is 501; the mix has 500"),
+        ("thin=8", r"thin is 8"),
+        ("load=0.9", r"load has no meaning"),
+        ("mix.sigma=-1", r"mix.sigma is -1.*0 or more"),
+        ("mix.mean_gap_s=0", r"mean_gap_s is 0.*above 0"),
+        ("mix.gang_correlation=2", r"gang_correlation is 2.*from -1 to 1"),
+        ("mix.gang_counts=[1,2]", r"2 numbers \[1, 2\] for 9 gangs"),
     ],
 )
 def test_bad_values_are_refused(override: str, told: str):
