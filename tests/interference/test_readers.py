@@ -226,19 +226,6 @@ def test_a_pair_told_in_two_lines_is_one_group(tmp_path):
     assert rows.group.tolist() == [0, 0, 1, 2, 2, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("0.5,0.75,1", "0.5,7.5,1", r"gavel_pairs.csv:2: norm_speed is 7.5; speeds above 2"),
-        ("k80,A,8,A,8", "k80,A,8,A,9", r"gavel_pairs.csv:3: aggressors is 'A/9'; it has no solo"),
-        ("model_b", "model_bb", r"gavel_pairs.csv:1: no column 'model_b'; did you mean 'model_bb'"),
-    ],
-)
-def test_gavel_errors(tmp_path, old, new, message):
-    with pytest.raises(PhysicsError, match=message):
-        rows_of_gavel(gavel(tmp_path, GAVEL_PAIRS.replace(old, new, 1)))
-
-
 def test_gavel_solo_error_names_the_line(tmp_path):
     text = GAVEL_ISOLATED.replace("B,4,1,25", "B,4,1,-25")
     with pytest.raises(PhysicsError, match=r"gavel_isolated.csv:6: step_s is -0.04; give"):

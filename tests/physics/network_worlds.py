@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.physics.catalogue import Catalogue
-from sim.physics.link_network import MAX_MIN, LinkNetwork, make_link_network
+from sim.physics.link_load import local_load, measure_placement
+from sim.physics.link_network import MAX_MIN, LinkNetwork, make_link_network, server_flows
 from sim.physics.reference import LoneJob
-from sim.physics.traffic import RING, CommGraph, Traffic
+from sim.physics.traffic import FLOW, GANG, RING, CommGraph, Traffic, flows_per_worker, traffic_rows
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 
@@ -36,11 +37,13 @@ def traffic_of(*rows: dict[str, float]) -> Traffic:
     })  # fmt: skip
 
 
-def racks(*, servers: int = 4, per_rack: int = 2, gpus: int = 4, oversubscription: float = 2.0,
-          nic_gbps: float = 10.0, inside: dict[str, float] | None = None) -> Topology:  # fmt: skip
+def racks(*, servers: int = 4, per_rack: int = 2, gpus: int | list[int] = 4,
+          oversubscription: float = 2.0, nic_gbps: float = 10.0, intra_gbps: float = 100.0,
+          inside: dict[str, float] | None = None) -> Topology:  # fmt: skip
     return leaf_spine(
         name="c", servers=servers, gpus_per_server=gpus, servers_per_rack=per_rack,
-        gpu_types=["p100"], intra_gbps=100.0, nic_gbps=nic_gbps, oversubscription=oversubscription,
+        gpu_types=["p100"], intra_gbps=intra_gbps, nic_gbps=nic_gbps,
+        oversubscription=oversubscription,
         inside=inside,
     )  # fmt: skip
 
@@ -69,3 +72,36 @@ def between_servers(graph: CommGraph, host: IntArray, servers: int) -> FloatArra
     np.add.at(matrix, (host[graph.source], host[graph.target]), graph.num_bytes)
     np.fill_diagonal(matrix, 0.0)
     return matrix
+
+
+def measured(hosts: list[int]) -> tuple[RowArray, int]:
+    """Rows of a gang whose worker i is on server `hosts[i]`; the number of servers."""
+    gang = np.zeros(len(hosts), dtype=GANG)
+    return gang, measure_placement(np.arange(len(hosts)), np.array(hosts), gang)
+
+
+def flow_list(traffic: Traffic, hosts: list[int]) -> tuple[list[tuple[int, int, float]], int]:
+    flow = np.zeros(len(hosts) * flows_per_worker(traffic), dtype=FLOW)
+    gang, servers = measured(hosts)
+    count, steps = server_flows(traffic_rows(traffic)[0], gang, servers, flow)
+    return flow[:count].tolist(), steps
+
+
+def flows_of(traffic: Traffic, *hosts: int) -> tuple[dict[tuple[int, int], float], int]:
+    """Bytes by (source, target), flows of a pair added, and steps."""
+    total: dict[tuple[int, int], float] = {}
+    flows, steps = flow_list(traffic, list(hosts))
+    for source, target, num_bytes in flows:
+        total[source, target] = total.get((source, target), 0.0) + num_bytes
+    return total, steps
+
+
+def local_of(traffic: Traffic, *hosts: int) -> list[tuple[float, int]]:
+    """Bytes and steps inside each server, servers as first named."""
+    gang, servers = measured(list(hosts))
+    row, first, found = traffic_rows(traffic)[0], 0, []
+    for position in range(servers):
+        found.append(local_load(row, gang, len(hosts), position, first))
+        first += int(gang["gpus_on"][position])
+    assert not gang["tally"].any(), "scratch is not left clean"
+    return found

@@ -8,33 +8,16 @@ import pytest
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.networks import AlphaBetaRing, NoNetwork
-from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
+from tests.physics.network_worlds import catalogue_of, racks
 
 
 def catalogue(*sync_bytes: float) -> Catalogue:
-    count = len(sync_bytes)
-    return Catalogue(
-        names=tuple(f"m{i}/1" for i in range(count)),
-        gpu_types=("x",),
-        compute_s=np.ones((count, 1)),
-        sync_bytes=np.array(sync_bytes),
-        gang_ok=np.ones(count, np.bool_),
-        source="shipped",
-    )
+    return replace(catalogue_of(len(sync_bytes)), sync_bytes=np.array(sync_bytes))
 
 
 def cluster() -> Topology:
-    return leaf_spine(
-        name="c",
-        servers=6,
-        gpus_per_server=4,
-        servers_per_rack=2,
-        gpu_types=["x"],
-        intra_gbps=80.0,
-        nic_gbps=8.0,
-        oversubscription=1.0,
-    )
+    return racks(servers=6, intra_gbps=80.0, nic_gbps=8.0, oversubscription=1.0)
 
 
 def ring(**changes: float) -> AlphaBetaRing:

@@ -6,18 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from interference.gavel import IsolatedSpeed, MeasuredProfiles, measured_speedup
 from sim.errors import PhysicsError
 from sim.physics.catalogue import StatedModel, StatedProfiles, throughputs
 from sim.physics.traffic import MIX, RING
-from sim.topology.generators import leaf_spine
 from tests.contract.compositions import CONF
+from tests.physics.network_worlds import racks
 
 
 def shipped(path: str):
-    from omegaconf import OmegaConf
-
     return instantiate(OmegaConf.load(CONF / path), _convert_="all")
 
 
@@ -33,11 +32,7 @@ def test_the_numbers_are_those_stated():
 
 def test_the_shipped_five_have_the_shapes_of_their_network():
     catalogue = shipped("profiles/parallel.yaml")
-    topology = leaf_spine(
-        name="c", servers=4, gpus_per_server=8, servers_per_rack=2, gpu_types=["p100"],
-        intra_gbps=80.0, nic_gbps=10.0, oversubscription=2.0,
-    )  # fmt: skip
-    links = shipped("network/parallel.yaml").links(catalogue, topology)
+    links = shipped("network/parallel.yaml").links(catalogue, racks(gpus=8))
     row = dict(zip(catalogue.names, links.profile, strict=True))
     assert {int(row[n]["pattern"]) for n in ("VGG-19/32", "ResNet-152/32")} == {RING}
     bert, gpt = row["BERT-large/8"], row["GPT-2-XL/4"]

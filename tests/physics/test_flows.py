@@ -7,58 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.arrays import RowArray
 from sim.errors import PhysicsError
-from sim.physics.link_load import link_weights, local_load, make_load_scratch, measure_placement
-from sim.physics.link_network import LinkNetwork, server_flows
-from sim.physics.traffic import (
-    FLOW,
-    GANG,
-    LOAD_ENTRY,
-    MIX,
-    PARAMETER_SERVER,
-    CommGraph,
-    Traffic,
-    comm_graph,
-    flows_per_worker,
-    mix_shape,
-    traffic_rows,
+from sim.physics.link_load import link_weights, make_load_scratch
+from sim.physics.link_network import LinkNetwork
+from sim.physics.traffic import LOAD_ENTRY, MIX, PARAMETER_SERVER, CommGraph, comm_graph, mix_shape
+from tests.physics.network_worlds import (
+    between_servers,
+    flows_of,
+    local_of,
+    measured,
+    network_of,
+    racks,
+    traffic_of,
 )
-from tests.physics.network_worlds import between_servers, network_of, racks, traffic_of
 
 M = 12.0
-
-
-def gang_of(servers: list[int], gpus_on: list[int]) -> RowArray:
-    """Rows of a placement, server by server."""
-    gang = np.zeros(sum(gpus_on), dtype=GANG)
-    measure_placement(np.arange(len(gang)), np.repeat(servers, gpus_on), gang)
-    return gang
-
-
-def flows_of(traffic: Traffic, gpus_on: list[int]) -> tuple[dict[tuple[int, int], float], int]:
-    """Bytes by (source, target), flows of a pair added, and steps; servers are 0, 1, 2, ..."""
-    flow = np.zeros(sum(gpus_on) * flows_per_worker(traffic), dtype=FLOW)
-    servers = len(gpus_on)
-    gang = gang_of(list(range(servers)), gpus_on)
-    count, steps = server_flows(traffic_rows(traffic)[0], gang, servers, flow)
-    total: dict[tuple[int, int], float] = {}
-    for source, target, num_bytes in flow[:count].tolist():
-        total[source, target] = total.get((source, target), 0.0) + num_bytes
-    return total, steps
-
-
-def local_of(traffic: Traffic, gpus_on: list[int], position: int) -> tuple[float, int]:
-    """Bytes and steps inside one server of a placement."""
-    first = sum(gpus_on[:position])
-    gang = gang_of(list(range(len(gpus_on))), gpus_on)
-    return local_load(traffic_rows(traffic)[0], gang, len(gang), position, first)
 
 
 def loads_of(network: LinkNetwork, servers: list[int], gpus_on: list[int]) -> dict[int, float]:
     """Bytes by directed link."""
     entry = np.zeros(200, dtype=LOAD_ENTRY)
-    scratch = replace(make_load_scratch(network, sum(gpus_on)), gang=gang_of(servers, gpus_on))
+    scratch = replace(
+        make_load_scratch(network, sum(gpus_on)),
+        gang=measured(np.repeat(servers, gpus_on).tolist())[0],
+    )
     count, heaviest, _ = link_weights(network, 0, len(servers), scratch, entry, 0)
     assert not scratch.link["num_bytes"].any(), "scratch is not left clean"
     return {
@@ -102,7 +74,7 @@ def test_parameter_server_incast():
     The worker beside the shard stays inside its server.
     """
     traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": M})
-    assert flows_of(traffic, [1, 1, 1]) == (
+    assert flows_of(traffic, 0, 1, 2) == (
         {(0, 1): M, (0, 2): M, (1, 0): M, (2, 0): M}, 2
     )  # fmt: skip
     network = network_of(racks(servers=3, per_rack=3), traffic)
@@ -114,12 +86,12 @@ def test_parameter_server_incast():
 def test_parameter_server_shards_spread_the_incast():
     # Three shards, one a worker: every ordered pair exchanges a push and a fetch of M / 3.
     traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": M, "ps_count": 3})
-    total, _ = flows_of(traffic, [1, 1, 1])
+    total, _ = flows_of(traffic, 0, 1, 2)
     assert total == {(i, j): 2 * M / 3 for i in range(3) for j in range(3) if i != j}
     # Two workers on server 0, one on server 1, shards 0 and 1 of 2 beside workers 0 and 1:
     # both on server 0. Server 1 pushes M and fetches M.
     traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": M, "ps_count": 2})
-    assert flows_of(traffic, [2, 1])[0] == {(0, 1): M, (1, 0): M}
+    assert flows_of(traffic, 0, 0, 1)[0] == {(0, 1): M, (1, 0): M}
 
 
 def test_pipeline_chain():
@@ -129,17 +101,17 @@ def test_pipeline_chain():
     """
     traffic = traffic_of({"pattern": MIX, "grad_bytes": M, "stages": 4, "activation_bytes": 5.0})
     chain = {(a, b): 5.0 for a, b in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]}
-    assert flows_of(traffic, [1, 1, 1, 1]) == (chain, 6)
+    assert flows_of(traffic, 0, 1, 2, 3) == (chain, 6)
     # Two stages a server: only the middle boundary leaves a server.
-    assert flows_of(traffic, [2, 2]) == ({(0, 1): 5.0, (1, 0): 5.0}, 2)
+    assert flows_of(traffic, 0, 0, 1, 1) == ({(0, 1): 5.0, (1, 0): 5.0}, 2)
 
 
 def test_tensor_groups_stay_inside_where_servers_hold_them():
     traffic = traffic_of({"pattern": MIX, "grad_bytes": 0.0, "tensor_width": 2,
                           "tensor_bytes": 8.0})  # fmt: skip
-    assert flows_of(traffic, [2, 2]) == ({}, 0)
+    assert flows_of(traffic, 0, 0, 1, 1) == ({}, 0)
     # Workers 0 | 1 2 | 3: both groups (0, 1) and (2, 3) are cut: 2 (2 - 1) / 2 x 8 each way.
-    total, steps = flows_of(traffic, [1, 2, 1])
+    total, steps = flows_of(traffic, 0, 1, 1, 2)
     assert total == {(0, 1): 8.0, (1, 0): 8.0, (1, 2): 8.0, (2, 1): 8.0}
     assert steps == 2
 
@@ -154,11 +126,11 @@ def test_mix_of_all_three():
            "activation_bytes": 6.0, "tensor_bytes": 4.0}  # fmt: skip
     traffic = traffic_of(row)
     assert mix_shape(2, 2, 8) == (2, 2, 2)
-    assert flows_of(traffic, [4, 4]) == ({(0, 1): 12.0, (1, 0): 12.0}, 2)
+    assert flows_of(traffic, 0, 0, 0, 0, 1, 1, 1, 1) == ({(0, 1): 12.0, (1, 0): 12.0}, 2)
     # Inside: tensor ring of 2: 1 x 4 / 2; gradient ring of 2: 1 x 16 / 4.
-    assert local_of(traffic, [4, 4], 0) == (2.0 + 4.0, 4)
+    assert local_of(traffic, 0, 0, 0, 0, 1, 1, 1, 1)[0] == (2.0 + 4.0, 4)
     # All on one server: the boundary adds A / 2 to and from the partner.
-    assert local_of(traffic, [8], 0) == (2.0 + 4.0 + 6.0, 6)
+    assert local_of(traffic, 0, 0, 0, 0, 0, 0, 0, 0)[0] == (2.0 + 4.0 + 6.0, 6)
 
 
 @pytest.mark.parametrize(("gang", "shape"), [(8, (4, 2, 1)), (6, (2, 1, 3)), (7, (1, 1, 7)),
@@ -169,8 +141,8 @@ def test_a_gang_that_does_not_divide_gets_a_smaller_mix(gang, shape):
 
 def test_rings_inside_servers():
     traffic = traffic_of({"grad_bytes": M})
-    assert local_of(traffic, [4, 1], 0) == (18.0, 6)
-    assert local_of(traffic, [4, 1], 1) == (0.0, 0)
+    assert local_of(traffic, 0, 0, 0, 0, 1)[0] == (18.0, 6)
+    assert local_of(traffic, 0, 0, 0, 0, 1)[1] == (0.0, 0)
 
 
 def test_two_ends_of_a_fat_tree_pair_carry_the_same():
@@ -182,32 +154,12 @@ def test_two_ends_of_a_fat_tree_pair_carry_the_same():
     assert up == pytest.approx(sum(loads.values()) / 2)
 
 
-@given(
-    st.lists(st.integers(1, 5), min_size=1, max_size=6),
-    st.sampled_from([PARAMETER_SERVER, MIX]),
-    st.integers(1, 6), st.integers(1, 4), st.booleans(),
-)  # fmt: skip
-def test_the_communication_graph_cut_by_servers_gives_the_flows(gpus_on, pattern, a, b, rings):
-    """All but rings, which the kernel folds by server and the graph keeps flat."""
-    row = {"pattern": pattern, "grad_bytes": M if pattern == PARAMETER_SERVER else 0.0,
-           "ps_count": a, "tensor_width": 1 if not rings else 2, "stages": b,
-           "activation_bytes": 7.0}  # fmt: skip
-    traffic = traffic_of(row)
-    host = np.repeat(np.arange(len(gpus_on)), gpus_on)
-    cut = between_servers(comm_graph(traffic, 0, sum(gpus_on)), host, len(gpus_on))
-    total, _ = flows_of(traffic, gpus_on)
-    found = np.zeros_like(cut)
-    for pair, num_bytes in total.items():
-        found[pair] = num_bytes
-    assert found == pytest.approx(cut)
-
-
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 4))
 def test_with_a_worker_a_server_rings_are_not_folded(gang, width, stages):
     traffic = traffic_of({"pattern": MIX, "grad_bytes": M, "tensor_width": width,
                           "stages": stages, "tensor_bytes": 9.0})  # fmt: skip
     cut = between_servers(comm_graph(traffic, 0, gang), np.arange(gang), gang)
-    total, _ = flows_of(traffic, [1] * gang)
+    total, _ = flows_of(traffic, *range(gang))
     assert sum(total.values()) == pytest.approx(cut.sum())
     assert all(cut[pair] == pytest.approx(num_bytes) for pair, num_bytes in total.items())
 

@@ -16,10 +16,8 @@ CONF = Path(__file__).parents[2] / "conf" / "network"
 
 @pytest.mark.parametrize("network", ["max_min", "kway", "duty"])
 @pytest.mark.parametrize("name", FILES)
-def test_every_network_on_every_topology(
-    name: str, network: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topology, catalogue = build(name, monkeypatch), ShippedProfiles()
+def test_every_network_on_every_topology(name: str, network: str) -> None:
+    topology, catalogue = build(name), ShippedProfiles()
     model = instantiate(OmegaConf.load(CONF / f"{network}.yaml"))
     links, tables = model.links(catalogue, topology), model.tables(catalogue, topology)
     assert len(links.server) == topology.num_servers
@@ -31,7 +29,7 @@ def test_every_network_on_every_topology(
 
 
 @pytest.mark.parametrize("name", ["none", "alpha_beta"])
-def test_tables_alone_have_no_links(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_alone_have_no_links(name: str) -> None:
     model = instantiate(OmegaConf.load(CONF / f"{name}.yaml"))
-    topology = build("small_leaf_spine", monkeypatch)
+    topology = build("small_leaf_spine")
     assert model.links(ShippedProfiles(), topology) is None

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedProfiles
-from sim.topology.generators import leaf_spine
+from tests.physics.network_worlds import racks
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -27,17 +27,7 @@ def test_profiles_and_interference_shipped():
 
 @pytest.mark.parametrize("name", ["alpha_beta", "none"])
 def test_network(name):
-    topology = leaf_spine(
-        name="c",
-        servers=4,
-        gpus_per_server=8,
-        servers_per_rack=2,
-        gpu_types=["p100"],
-        intra_gbps=100.0,
-        nic_gbps=10.0,
-        oversubscription=2.0,
-    )
-    tables = instantiate(load(f"network/{name}.yaml")).tables(ShippedProfiles(), topology)
+    tables = instantiate(load(f"network/{name}.yaml")).tables(ShippedProfiles(), racks(gpus=8))
     assert tables.server_s.shape == (24, 5)
     assert (tables.server_s.max() > 0) == (name == "alpha_beta")
 
@@ -48,10 +38,7 @@ def test_mixes_and_host():
     config = OmegaConf.create({"max_tenants": 4, "mixes": load("mixes/power.yaml")})
     law = instantiate(config.mixes)
     assert law.table(pairs).slowdown.shape == (3, 24, 24 + 300 + 2600)
-    topology = leaf_spine(
-        name="c", servers=2, gpus_per_server=8, servers_per_rack=2, gpu_types=["p100"],
-        intra_gbps=100.0, nic_gbps=10.0, oversubscription=2.0,
-    )  # fmt: skip
+    topology = racks(servers=2, gpus=8)
     assert instantiate(load("host/none.yaml")).tables(ShippedProfiles(), topology) is None
     shared = instantiate(load("host/shared.yaml"))
     tables = shared.tables(ShippedProfiles(), topology)

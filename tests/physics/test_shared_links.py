@@ -14,7 +14,6 @@ from sim.physics.reference import compact_gpus, reference_comm_s
 from sim.physics.shared_links import MOST_SPANNED, KWay, Pattern, PatternByModel, told_tables
 from sim.physics.shipped_files import ShippedProfiles
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING
-from sim.topology.generators import leaf_spine
 from sim.topology.links import link_graph
 from tests.physics.network_worlds import (
     GB,
@@ -91,10 +90,7 @@ def test_a_topology_without_links_is_refused():
 
 def test_the_compact_placement_prefers_large_servers_of_one_rack():
     # Racks of 2 servers; sizes by turns 2, 4, 4, 4: the two of four in rack 1 are neighbours.
-    topology = leaf_spine(
-        name="c", servers=4, gpus_per_server=[2, 4, 4, 4], servers_per_rack=2, gpu_types=["p100"],
-        intra_gbps=100.0, nic_gbps=10.0, oversubscription=1.0,
-    )  # fmt: skip
+    topology = racks(gpus=[2, 4, 4, 4], oversubscription=1.0)
     assert compact_gpus(topology, 3).tolist() == [6, 7, 8]
     assert compact_gpus(topology, 8).tolist() == [6, 7, 8, 9, 10, 11, 12, 13]
     assert compact_gpus(topology, 10).tolist() == [*range(6, 14), 2, 3]
@@ -201,9 +197,6 @@ def test_factors_follow_the_law():
 
 
 def test_tables_of_a_large_cluster_stay_small():
-    topology = leaf_spine(
-        name="c", servers=1000, gpus_per_server=8, servers_per_rack=4, gpu_types=["p100"],
-        intra_gbps=100.0, nic_gbps=10.0, oversubscription=1.0,
-    )  # fmt: skip
+    topology = racks(servers=1000, per_rack=4, gpus=8, oversubscription=1.0)
     tables = told_tables(network_of(topology, traffic_of({})), catalogue_of(1), topology)
     assert tables.server_s.shape == tables.rack_s.shape == (1, MOST_SPANNED + 1)

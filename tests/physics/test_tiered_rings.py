@@ -11,8 +11,8 @@ from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, LayeredCatalogue
 from sim.physics.networks import TieredRings
 from sim.physics.published_profiles import DallyProfiles
-from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
+from tests.physics.network_worlds import racks
 
 CONF = Path(__file__).parents[2] / "conf"
 PLAIN = {
@@ -27,10 +27,7 @@ PLAIN = {
 
 def cluster() -> Topology:
     """10 GB/s in a server, 1 GB/s between servers, 0.5 GB/s a server between racks."""
-    return leaf_spine(
-        name="c", servers=6, gpus_per_server=4, servers_per_rack=2, gpu_types=["x"],
-        intra_gbps=80.0, nic_gbps=8.0, oversubscription=2.0,
-    )  # fmt: skip
+    return racks(servers=6, intra_gbps=80.0, nic_gbps=8.0, oversubscription=2.0)
 
 
 def rings(**changes: float) -> TieredRings:

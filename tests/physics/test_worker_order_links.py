@@ -7,29 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.arrays import IntArray, RowArray
+from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
-from sim.physics.link_load import local_load, measure_placement
-from sim.physics.link_network import MAX_MIN, server_flows
+from sim.physics.link_network import MAX_MIN
 from sim.physics.physics import Physics
 from sim.physics.reference import AloneStep, compact_gpus
-from sim.physics.traffic import (
-    FLOW,
-    GANG,
-    MIX,
-    PARAMETER_SERVER,
-    RING,
-    Traffic,
-    comm_graph,
-    flows_per_worker,
-    traffic_rows,
-)
+from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, comm_graph
 from sim.topology.topology import Topology
 from tests.physics.network_worlds import (
     GB,
     between_servers,
     catalogue_of,
+    flow_list,
+    flows_of,
+    local_of,
     network_of,
     placement_seconds,
     racks,
@@ -39,7 +31,6 @@ from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, physics_of, play, world
 
 M, A, T = 12.0, 5.0, 8.0
-Flows = dict[tuple[int, int], float]
 PIPELINE = {"pattern": MIX, "grad_bytes": M, "stages": 2, "activation_bytes": A}
 MIXES = st.fixed_dictionaries({
     "pattern": st.just(MIX),
@@ -49,39 +40,6 @@ MIXES = st.fixed_dictionaries({
     "activation_bytes": st.sampled_from([0.0, 0.2 * GB, 2.0 * GB]),
     "tensor_bytes": st.sampled_from([0.0, 0.5 * GB, 4.0 * GB]),
 })  # fmt: skip
-
-
-def measured(hosts: list[int]) -> tuple[RowArray, int]:
-    """Rows of a gang whose worker i is on server `hosts[i]`; the number of servers."""
-    gang = np.zeros(len(hosts), dtype=GANG)
-    return gang, measure_placement(np.arange(len(hosts)), np.array(hosts), gang)
-
-
-def flow_list(traffic: Traffic, hosts: list[int]) -> tuple[list[tuple[int, int, float]], int]:
-    flow = np.zeros(len(hosts) * flows_per_worker(traffic), dtype=FLOW)
-    gang, servers = measured(hosts)
-    count, steps = server_flows(traffic_rows(traffic)[0], gang, servers, flow)
-    return flow[:count].tolist(), steps
-
-
-def flows_of(traffic: Traffic, *hosts: int) -> tuple[Flows, int]:
-    """Bytes by (source, target), flows of a pair added, and steps."""
-    total: Flows = {}
-    flows, steps = flow_list(traffic, list(hosts))
-    for source, target, num_bytes in flows:
-        total[source, target] = total.get((source, target), 0.0) + num_bytes
-    return total, steps
-
-
-def local_of(traffic: Traffic, *hosts: int) -> list[tuple[float, int]]:
-    """Bytes and steps inside each server, servers as first named."""
-    gang, servers = measured(list(hosts))
-    row, first, found = traffic_rows(traffic)[0], 0, []
-    for position in range(servers):
-        found.append(local_load(row, gang, len(hosts), position, first))
-        first += int(gang["gpus_on"][position])
-    assert not gang["tally"].any(), "scratch is not left clean"
-    return found
 
 
 def test_a_pipeline_of_two_stages_and_two_copies_is_cut_either_way():

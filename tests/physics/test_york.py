@@ -12,12 +12,13 @@ from sim.physics.networks import YorkNetwork
 from sim.physics.physics import Physics
 from sim.physics.published_profiles import YorkProfiles
 from sim.physics.shipped_files import NoInterference, ShippedProfiles
-from sim.simulator import Simulator
+from sim.placers.by_room import FirstFit
+from sim.schedulers.orders import Fifo
+from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
-from sim.topology.outages import NO_OUTAGES
 from sim.traces.job_traits import ProfileRule
 from tests.contract.compositions import CONF
-from tests.sim.worlds import Job, job_table, play, rules_of
+from tests.sim.worlds import Job, play, world
 
 WEIGHTS = {"gpu_weight": 0.025, "server_weight": 0.25, "rack_weight": 0.5, "rack_slow_frac": 0.2}
 MODELS = {"a": {"param_mb": 100.0, "gflops": 10.6}, "b": {"param_mb": 528.0, "gflops": 16.0}}
@@ -98,20 +99,12 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
     )  # fmt: skip
     row, alone = catalogue.names.index("a x2/100"), catalogue.names.index("a x1/100")
     # The first job holds a GPU of the first rack, so that first fit puts the other over both.
-    told = dict(
-        jobs=job_table([Job(0, 1, 99.0, profile=alone), Job(1, 2, 10.0, profile=row)]),
-        topology=topology, physics=physics, belief=physics, rules=rules_of(),
-        partition_of_server=np.zeros(4, dtype=np.int64), outages=NO_OUTAGES,
-    )  # fmt: skip
-    fifo = instantiate(
-        {"_target_": "sim.schedulers.orders.Fifo", "skip_blocked": False,
-         "placer": {"_target_": "sim.placers.by_room.FirstFit"},
-         "sharing": {"_target_": "sim.sharing.NoSharing"}}
-    )  # fmt: skip
+    jobs = [Job(0, 1, 99.0, profile=alone), Job(1, 2, 10.0, profile=row)]
+    fifo = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
     two, one, rows = np.array([2]), np.array([1]), np.array([row])
     over_two, in_one = (network().step_s(catalogue, rows, two, racks) for racks in (two, one))
     longer = over_two / in_one
-    run = play(Simulator(**told), fifo)
+    run = play(world(jobs, topology, physics=physics), fifo)
     assert run.finish_s[1] == pytest.approx(1.0 + 10.0 * longer[0], rel=0.051) and longer > 1.5
 
 

@@ -1,33 +1,19 @@
 """The order of what happens at one instant, wake-ups, restarts, speeds."""
 
-import numpy as np
 import pytest
 
-from sim.decision import MOST_TURNS, Decision, Forward, Start
+from sim.decision import MOST_TURNS, Decision, Forward
 from sim.errors import EndlessRun, SimulationError
 from sim.placers.by_room import Consolidated, FirstFit
-from sim.run import Kind
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.simulator import simulate
 from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, start, story, world
 
 
 def fifo() -> Fifo:
     return Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
-
-
-def start(job: int, *gpus: int) -> Start:
-    return Start(job, np.array(gpus, dtype=np.int64))
-
-
-def story(run) -> list[tuple[float, str, int]]:
-    log = run.log
-    return [
-        (float(t), Kind(kind).name, int(job))
-        for t, kind, job in zip(log.time_s, log.kind, log.job, strict=True)
-    ]
 
 
 def test_finishes_come_before_arrivals_before_starts():

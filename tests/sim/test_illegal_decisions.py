@@ -12,7 +12,7 @@ from sim.kernel import step as verdicts
 from sim.simulator import Simulator
 from sim.topology.outages import Change
 from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, changes, cluster, physics_of, play, world
+from tests.sim.worlds import Job, changes, cluster, physics_of, play, start, world
 
 # At t=2 (partition 0 is GPUs 0, 1; partition 1 is 2, 3): A runs on GPU 0, B and C wait, D is to
 # come. Profiles 0 and 1 do not fit together.
@@ -26,10 +26,6 @@ def yard(max_tenants: int = 1, max_forwards: int = 1) -> Simulator:
         JOBS, topology, physics=physics, partitions=2, max_tenants=max_tenants,
         max_forwards=max_forwards,
     )  # fmt: skip
-
-
-def start(job: int, *gpus: int) -> Start:
-    return Start(job, np.array(gpus, dtype=np.int64))
 
 
 FIRST = (Decision(starts=(start(0, 0),)), Decision())

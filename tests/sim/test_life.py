@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.decision import Decision, Start
+from sim.decision import Decision
 from sim.errors import SimulationError
 from sim.jobs import (
     ANY_TYPE,
@@ -25,12 +25,11 @@ from sim.jobs import (
 )
 from sim.placers.by_room import FirstFit
 from sim.report.balance import balance_of
-from sim.run import Kind, Run
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, play, world
+from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, play, start, story, world
 
 FAIL, CLOSE, OPEN = Change.FAIL, Change.CLOSE, Change.OPEN
 
@@ -39,20 +38,8 @@ def fifo(skip_blocked: bool = True) -> Fifo:
     return Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=skip_blocked)
 
 
-def start(job: int, *gpus: int, lease_s: float | None = None) -> Start:
-    return Start(job, np.array(gpus, dtype=np.int64), lease_s)
-
-
 def ints(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
-
-
-def story(run: Run) -> list[tuple[float, str, int]]:
-    log = run.log
-    return [
-        (float(t), Kind(kind).name, int(job))
-        for t, kind, job in zip(log.time_s, log.kind, log.job, strict=True)
-    ]
 
 
 def parents(*of: tuple[int, ...]) -> dict[str, Precedence]:

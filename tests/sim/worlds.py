@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.decision import Start
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
 from sim.physics.laws import NetworkTables
@@ -156,6 +157,10 @@ def changes(*rows: tuple[float, int, Change]) -> Outages:
     return Outages(at_s, server.astype(np.int64), change.astype(np.int64))
 
 
+def start(job: int, *gpus: int, lease_s: float | None = None) -> Start:
+    return Start(job, np.array(gpus, dtype=np.int64), lease_s)
+
+
 def play(simulator: Simulator, scheduler: Scheduler, seed: int = 0) -> Run:
     return simulate(simulator, scheduler, seed, None)
 
@@ -172,6 +177,15 @@ def attempts(log: EventLog) -> dict[str, list[Attempt]]:
             stay = Attempt(began.pop(job), time_s, tuple(sorted(gpus.tolist())))
             stays.setdefault(chr(ord("A") + job), []).append(stay)
     return stays
+
+
+def story(run: Run) -> list[tuple[float, str, int]]:
+    """When, what and which row, of every event."""
+    log = run.log
+    return [
+        (float(t), Kind(kind).name, int(job))
+        for t, kind, job in zip(log.time_s, log.kind, log.job, strict=True)
+    ]
 
 
 def gantt(run: Run) -> dict[str, tuple[float, float, tuple[int, ...]]]:

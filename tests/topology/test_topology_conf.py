@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,12 @@ def values_of(name: str) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
-def build(name: str, monkeypatch: pytest.MonkeyPatch) -> Topology:
+@cache
+def build(name: str) -> Topology:
     data = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data"))
-    monkeypatch.setenv("GPUYARD_DATA", str(data.resolve()))
-    values = values_of(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUYARD_DATA", str(data.resolve()))
+        values = values_of(name)
     path = values.get("path")
     if path and not Path(path).exists():
         pytest.skip(f"{path} is not here: set GPUYARD_DATA to a folder with public node lists")
@@ -49,8 +52,8 @@ def build(name: str, monkeypatch: pytest.MonkeyPatch) -> Topology:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_builds(name: str, monkeypatch: pytest.MonkeyPatch):
-    topology = build(name, monkeypatch)
+def test_every_file_builds(name: str):
+    topology = build(name)
     check_tree(topology)
     if name not in NEED_A_PATH:
         assert topology.name == name
@@ -64,9 +67,9 @@ def test_every_file_builds(name: str, monkeypatch: pytest.MonkeyPatch):
     assert (2 if topology.num_racks > 1 else 1) < hops <= links_of(topology).longest_route
 
 
-def test_nothing_grows_with_pairs_of_servers(monkeypatch: pytest.MonkeyPatch):
+def test_nothing_grows_with_pairs_of_servers():
     """100,000 GPUs: pairs of servers would need a thousand times as much."""
-    links = links_of(build("huge_leaf_spine", monkeypatch))
+    links = links_of(build("huge_leaf_spine"))
     held = sum(v.nbytes for v in vars(links).values() if isinstance(v, np.ndarray))
     assert held < 2 * 2**20
 
@@ -86,13 +89,13 @@ def test_nothing_grows_with_pairs_of_servers(monkeypatch: pytest.MonkeyPatch):
         ("spot_nodes", 4278, 10412),
     ],
 )
-def test_sizes_of_public_lists(name: str, servers: int, gpus: int, monkeypatch: pytest.MonkeyPatch):
-    topology = build(name, monkeypatch)
+def test_sizes_of_public_lists(name: str, servers: int, gpus: int):
+    topology = build(name)
     assert (topology.num_servers, topology.num_gpus) == (servers, gpus)
 
 
-def test_lingjun_is_a_clos_of_three_tiers(monkeypatch: pytest.MonkeyPatch):
-    topology = build("lingjun", monkeypatch)
+def test_lingjun_is_a_clos_of_three_tiers():
+    topology = build("lingjun")
     links = links_of(topology)
     sizes = np.bincount(links.node_level)
     assert (topology.num_racks, sizes[2] // sizes[3]) == (119, 3)
