@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sim.topology.generators import leaf_spine
-
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = ("sim", "interference", "gnn", "marl")
 PACKAGES = (*LIBRARIES, "gpuyard")
@@ -130,23 +128,3 @@ def test_every_target_exists():
         for target in re.findall(r"_target_:\s*([\w.]+)", path.read_text()):
             module, _, name = target.rpartition(".")
             assert hasattr(importlib.import_module(module), name), f"{short(path)}: {target}"
-
-
-@pytest.mark.parametrize(
-    ("name", "gpus", "racks"),
-    [
-        ("small", 64, 2),
-        ("headline", 128, 4),
-        ("mixed", 128, 4),
-        ("medium", 512, 8),
-        ("large", 2496, 39),
-    ],
-)
-def test_topologies_have_the_size_they_say(name: str, gpus: int, racks: int):
-    path = ROOT / "conf" / "topology" / f"{name}_leaf_spine.yaml"
-    values = yaml.safe_load(path.read_text())
-    assert values.pop("_target_") == f"{leaf_spine.__module__}.{leaf_spine.__qualname__}"
-    topology = leaf_spine(**values)
-    assert topology.name == path.stem
-    assert (topology.num_gpus, topology.num_racks) == (gpus, racks)
-    assert f"{gpus:,} GPUs" in path.read_text().splitlines()[0]
