@@ -18,10 +18,13 @@ def stems(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
-def composed(overrides: Sequence[str]) -> Any:
-    """The resolved `scheduler` node of `simulate.py` with these overrides."""
+def composed(overrides: Sequence[str], program: str = "composition") -> Any:
+    """The resolved `scheduler` node with these overrides.
+
+    A whole program has the same node as a composition alone, in four times the time.
+    """
     with initialize_config_dir(config_dir=str(CONF), version_base=None):
-        config = compose(config_name="simulate", overrides=["workload=venus_like", *overrides])
+        config = compose(config_name=program, overrides=list(overrides))
     OmegaConf.resolve(config.scheduler)
     return config.scheduler
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from sim.protocols import Scheduler
 from sim.run import EventLog, Kind, Run
 from sim.simulator import Simulator, simulate
 from sim.view import ClusterView, Signal
-from tests.contract.compositions import heuristics, made, stems
+from tests.contract.compositions import composed, heuristics, made, stems
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Job, cluster, physics_of, play, world
 
@@ -74,13 +75,17 @@ def test_oracles_are_known():
 
 def test_the_command_line_chooses_placer_and_sharing_for_any_scheduler():
     placers, sharings = stems("placer"), stems("sharing")
-    composed = [stem for stem in SCHEDULERS if hasattr(scheduler_of(stem), "sharing")]
-    for turn in range(max(len(composed), len(placers), len(sharings))):
-        stem = composed[turn % len(composed)]
+    shares = [stem for stem in SCHEDULERS if hasattr(scheduler_of(stem), "sharing")]
+    for turn in range(max(len(shares), len(placers), len(sharings))):
+        stem = shares[turn % len(shares)]
         placer, sharing = placers[turn % len(placers)], sharings[turn % len(sharings)]
-        scheduler = made(f"scheduler={stem}", f"placer={placer}", f"sharing={sharing}")
+        words = [f"scheduler={stem}", f"placer={placer}", f"sharing={sharing}"]
+        scheduler = instantiate(composed(words, "simulate"), _convert_="all")
         assert scheduler.placer.name == placer
         assert scheduler.sharing.name.startswith(sharing)
+    for stem in set(SCHEDULERS) - set(shares):
+        words = [f"scheduler={stem}"]
+        assert composed(words, "simulate") == composed(words)
 
 
 @pytest.mark.parametrize("stem", SCHEDULERS)
