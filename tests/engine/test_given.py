@@ -32,22 +32,16 @@ def refused(cls: type, *, compiled: bool = True, **parts) -> str:
     return re.sub(r"\S*<locals>\.", "", str(error.value))
 
 
+@pytest.mark.parametrize(
+    ("base", "other"), [(QueueScheduler, "order"), (PreemptiveScheduler, "priority")]
+)
 @pytest.mark.parametrize("compiled", [True, False])
-def test_an_order_has_keys_or_order(compiled: bool):
-    class Neither(Own):
-        pass
-
-    told = refused(Neither, compiled=compiled)
-    assert told.startswith("Neither has neither `keys` nor `order`; give it keys(self, jobs), one")
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_one_that_preempts_has_keys_or_priority(compiled: bool):
-    class Neither(PreemptiveScheduler):
+def test_an_order_has_keys_or_else_order_or_priority(base: type, other: str, compiled: bool):
+    class Neither(base):
         order_name, order_needs = "own", Signal.NONE
 
     told = refused(Neither, compiled=compiled)
-    assert told.startswith("Neither has neither `keys` nor `priority`; give it keys(self, jobs), o")
+    assert told.startswith(f"Neither has neither `keys` nor `{other}`; give it keys(self, jobs), o")
 
 
 def test_an_order_has_a_name_and_needs():
@@ -91,6 +85,7 @@ def test_parts_are_what_their_role_asks_for():
     [
         (["a", "b", "c"], "gives ['a', 'b', 'c']"), (None, "gives None"),
         (np.zeros(2), "gives (2,) numbers, 0 of them NaN"), (3, "gives 3"),
+        (np.full(3, np.nan), "gives (3,) numbers, 3 of them NaN"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("compiled", [True, False])

@@ -258,18 +258,6 @@ def test_an_order_by_view_goes_before_keys_that_were_inherited():
     assert [run["B"][0].start_s, run["C"][0].start_s] == [8.0, 5.0]
 
 
-def test_keys_that_are_no_numbers_are_refused():
-    class Broken(QueueScheduler):
-        order_name, order_needs = "broken", Signal.NONE
-
-        def keys(self, jobs):
-            return np.full(len(jobs.num_gpus), np.nan)
-
-    broken = Broken(placer=Packed(), sharing=NoSharing(), skip_blocked=True)
-    with pytest.raises(GpuYardError, match=r"Broken.keys gives .* 3\s+of them NaN"):
-        simulate(world(JOBS, cluster(2, 2)), broken, 0, None)
-
-
 def test_what_the_cluster_refuses_is_told_as_where_python_decides():
     # It believes that two of these jobs fit on one GPU; they do not.
     topology = cluster(1, 1)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import gpuyard
+from interference.fit import fit_and_report
+from interference.learned import save_model
 from interference.own import OwnInterference, OwnProfiles
 from sim.errors import PhysicsError
-from tests.forking import run_program
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS = """source,gpu_type,sharing,group,victim,aggressors,norm_speed,feasible
 own,t4,gpu,0,a/1,a/1,0.5,1
 own,t4,gpu,0,a/1,a/1,0.6,1
@@ -102,19 +102,12 @@ def test_two_sources_are_not_pooled_nor_what_contradicts(folder: Path):
 
 
 def test_they_are_the_physics_of_a_run_and_a_model_of_them_is_believed(folder: Path):
-    fit = [
-        "data_dir=" + str(folder),
-        "models=[linear,boosting,learned]",
-        "folds=2",
-        "figures=false",
-    ]
-    done = run_program(
-        ["scripts/fit_interference.py", *fit, f"hydra.run.dir={folder / 'fit'}"], cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
+    models = ["linear", "boosting", "learned"]
+    fitted = fit_and_report(data_dir=folder, seed=0, folds=2, models=models)
+    save_model(fitted.saved, folder / "model.json")
     words = [
         "profiles=own", f"profiles.path={folder}", "interference=own", "topology.gpu_types=[t4]",
-        "workload.num_jobs=60", "sharing=selective", f"belief.model.path={folder}/fit/model.json",
+        "workload.num_jobs=60", "sharing=selective", f"belief.model.path={folder}/model.json",
     ]  # fmt: skip
     run = gpuyard.simulate("venus_like", "small_leaf_spine", "sjf", overrides=words)
     assert run.metrics["jobs_finished"] == 60

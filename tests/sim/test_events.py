@@ -7,7 +7,6 @@ from sim.errors import EndlessRun, SimulationError
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
-from sim.simulator import simulate
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, start, story, world
 
@@ -159,14 +158,6 @@ def test_jobs_that_wait_for_ever_are_named():
 def test_no_jobs_is_an_error():
     with pytest.raises(SimulationError, match="no jobs"):
         world([], cluster(1, 1))
-
-
-def test_progress_is_called_every_thousand_decisions():
-    calls: list[tuple[int, float]] = []
-    trace = [Job(float(row), 1, 0.5) for row in range(2000)]
-    simulator = world(trace, cluster(1, 1))
-    simulate(simulator, fifo(), 0, lambda done, now_s: calls.append((done, now_s)))
-    assert calls == [(999, 999.0), (1999, 1999.0)]
 
 
 def test_the_compact_placement_on_the_reference_type_is_speed_one_to_the_last_bit():
