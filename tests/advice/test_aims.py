@@ -23,10 +23,11 @@ from gpuyard.advice.sentences import interval_of
 from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
 from sim.report.timeline import forlorn
 from sim.run import Kind
-from sim.topology.generators import leaf_spine
+from tests.sim.worlds import Job, cluster, job_table
 
 OFF = ["interference=none", "network=none"]
 ONCE = np.ones((1, 2))
+
 TOLD = FinishedJobs(
     block=np.array([0, 0, 1, 1]),
     jct_s=np.array([10.0, 20.0, 30.0, 100.0]),
@@ -40,25 +41,8 @@ TOLD = FinishedJobs(
 )
 
 
-def cluster(servers: int):
-    return leaf_spine(
-        name="two", servers=servers, gpus_per_server=4, servers_per_rack=servers,
-        gpu_types=["v100"], intra_gbps=300.0, nic_gbps=100.0, oversubscription=1, spines=1,
-    )  # fmt: skip
-
-
 def table(num_gpus: list[int]) -> JobTable:
-    jobs = len(num_gpus)
-    return JobTable(
-        job_id=np.array([f"j{k}" for k in range(jobs)], dtype=object),
-        submit_s=np.arange(jobs) * 10.0,
-        num_gpus=np.array(num_gpus),
-        duration_s=np.full(jobs, 20.0),
-        estimate_s=np.full(jobs, np.nan),
-        profile=np.zeros(jobs, dtype=np.int64),
-        home=np.zeros(jobs, dtype=np.int64),
-        measured=np.ones(jobs, dtype=np.bool_),
-    )
+    return job_table([Job(10.0 * row, gang, 20.0) for row, gang in enumerate(num_gpus)])
 
 
 def test_aims_of_four_jobs():
@@ -126,7 +110,7 @@ def test_a_child_of_what_happened_waits_from_its_parents_end_and_none_of_the_los
     jobs = replace(jobs, precedence=links)
     waited_s = np.array([0.0, 15.0, np.nan, 3.0])  # the parent of the last one never ran
     blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
-    told = finished_of_trace(jobs, waited_s, cluster(2), blocks, 8)
+    told = finished_of_trace(jobs, waited_s, cluster(2, 4), blocks, 8)
     assert told.jct_s.tolist() == [20.0, 35.0, 23.0]
     assert told.wait_s.tolist() == [0.0, 5.0, 0.0]  # of 15 s it waited 10 for its parent
     assert told.slowdown.tolist() == [1.0, 1.25, 1.0]
@@ -175,12 +159,14 @@ def test_what_happened_by_hand():
     jobs = replace(jobs, identity=identity)
     waited_s = np.array([0.0, 10.0, np.nan])  # the last never began
     blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
-    told = finished_of_trace(jobs, waited_s, cluster(2), blocks, large_gang(jobs, cluster(2), None))
+    told = finished_of_trace(
+        jobs, waited_s, cluster(2, 4), blocks, large_gang(jobs, cluster(2, 4), None)
+    )
     assert told.jct_s.tolist() == [20.0, 30.0]
     assert told.large.tolist() == [False, True]  # more than a server of four
     assert told.slowdown.tolist() == [1.0, 1.5]
     assert told.busy_gpu_s.tolist() == [80.0] and told.offered_gpu_s.tolist() == [160.0]
     assert peak_gpus(jobs, waited_s) == 8
-    assert large_gang(table([1, 4]), cluster(2), None) == 4
-    assert large_gang(table([1, 2]), cluster(2), None) == 2
-    assert large_gang(table([1, 2]), cluster(2), 3) == 3
+    assert large_gang(table([1, 4]), cluster(2, 4), None) == 4
+    assert large_gang(table([1, 2]), cluster(2, 4), None) == 2
+    assert large_gang(table([1, 2]), cluster(2, 4), 3) == 3

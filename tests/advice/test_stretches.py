@@ -1,6 +1,7 @@
 """What a policy of the cluster's own learns on, on traces made up by hand."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import StretchField, from_state, scouted
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import CONF, ConfigError
-from sim.topology.generators import leaf_spine
 from tests.advice.test_sentences import row
 
 HEAD = "job_id,submit_s,num_gpus,duration_s\n"
@@ -22,13 +22,19 @@ WORDS = (
 )  # fmt: skip
 
 
-def config_of(path: Path, text: str, *words: str) -> dict:
-    """That of advise for a trace on 16 GPUs, with a first come, first served scout."""
-    path.write_text(HEAD + text)
+@cache
+def composed() -> dict:
+    """The configuration of advise on 16 GPUs, with a first come, first served scout."""
     with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(compose("advise", [*WORDS, f"workload.path={path}", *words]))
+        config = resolve(compose("advise", [*WORDS, "workload.path=unused"]))
         scout = resolve(compose("composition", ["scheduler=fifo"]))
     return {**config, "estimator": config["knows"]["oracle"], "scheduler": None, "scout": scout}
+
+
+def config_of(path: Path, text: str) -> dict:
+    """That for a trace."""
+    path.write_text(HEAD + text)
+    return {**composed(), "workload": {**composed()["workload"], "path": str(path)}}
 
 
 def scouted_of(path: Path, text: str, submit_s: np.ndarray):
@@ -96,9 +102,3 @@ def test_a_learned_policy_that_is_behind_says_so_and_why():
     assert told.endswith("2.50 h [2.26, 2.74], 17% less [17% to 17%] than las, the next.")
     other = of_learned(first, "lost_gpu_h", 0.95, "begun", waited_frac=0.1, work_s=1.0)
     assert "it is taught mean JCT, not GPU-hours lost" in other
-
-
-CLUSTER = leaf_spine(
-    name="two", servers=2, gpus_per_server=4, servers_per_rack=2, gpu_types=["v100"],
-    intra_gbps=300.0, nic_gbps=100.0, oversubscription=1, spines=1,
-)  # fmt: skip

@@ -219,38 +219,6 @@ def test_the_pool_is_won_back():
     check(cluster, {}, [])
 
 
-def test_two_jobs_share_one_nic():
-    """Both are rings of 10 Gbit over two servers of 10 Gbps; they meet on server 1.
-
-    j0: s0 - s1, j1: s1 - s2, one rack. NIC 1 carries both, so each gets 5 Gbps: 2 s, alone 1 s.
-    """
-    topology = racks(servers=3, per_rack=3)
-    cluster = cluster_of(topology, traffic_of({"grad_bytes": 10.0 * GB}), MAX_MIN)
-    latency_s = 2 * 5e-5
-    cluster.start(0, 0, [0, 4])
-    assert cluster.settle() == [0]
-    assert cluster.loads.job["spread_s"][0] == pytest.approx(1.0 + latency_s, rel=1e-12)
-    cluster.start(1, 0, [5, 8])
-    assert cluster.settle() == [0, 1]
-    assert cluster.loads.job["spread_s"][:2] == pytest.approx([2.0 + latency_s] * 2, rel=1e-12)
-    cluster.stop(0)
-    assert cluster.settle() == [1]
-    assert cluster.loads.job["spread_s"][1] == pytest.approx(1.0 + latency_s, rel=1e-12)
-
-
-def test_the_k_way_law_on_one_nic():
-    """The same two jobs: a + 2 b M + eta M with eta = 0.3 b, so 2.3 s; jobs apart do not count."""
-    topology = racks(servers=5, per_rack=5)
-    cluster = cluster_of(topology, traffic_of({"grad_bytes": 10.0 * GB}), K_WAY)
-    cluster.start(0, 0, [0, 4])
-    cluster.start(1, 0, [5, 8])
-    cluster.start(2, 0, [12, 16])
-    assert cluster.settle() == [0, 1, 2]
-    latency_s = 2 * 5e-5
-    expected = [2.3 + latency_s, 2.3 + latency_s, 1.0 + latency_s]
-    assert cluster.loads.job["spread_s"][:3] == pytest.approx(expected, rel=1e-12)
-
-
 def test_a_job_that_seldom_sends_disturbs_little():
     """Rings of 10 Gbit on 10 Gbps, 1 s alone, that meet on server 1; no latency, no overlap.
 
