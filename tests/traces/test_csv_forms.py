@@ -105,10 +105,6 @@ def test_submissions_in_milliseconds(file: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (
-            "2020-03-18 04:00:00,1,1",
-            "is a date, not seconds; map the column as workload.columns.sub",
-        ),
         ("0,1,", "column 'duration_s': '' is empty; a job needs its run time"),
         (
             "0,1,01:30:00",
@@ -155,12 +151,6 @@ def test_what_the_message_on_dates_says_works(name: str, file: Path) -> None:
         read(file, rows, more={"submit_s": name})
     trace = read(file, rows, more={"submit_s": name, "submit_time": name})
     assert trace.submit_s.tolist() == [0, 3600]
-
-
-def test_two_columns_of_submission_are_one_too_many(file: Path) -> None:
-    rows = "job_id,submit_s,when,num_gpus,duration_s\na,0,2020-03-18,1,1\n"
-    with pytest.raises(TraceError, match="either submit_s"):
-        read(file, rows, more={"submit_time": "when"})
 
 
 @pytest.mark.parametrize("name", ["#GPUs", "GPUs, all", 'a"b', "it's", "a\\b", "GPU count", "gpus"])

@@ -159,10 +159,6 @@ def test_a_missing_column_lists_the_files_columns_and_the_nearest(file: Path) ->
     assert "workload.columns.num_gpus=" in said
 
 
-def test_a_file_of_other_separators_is_recognised(file: Path) -> None:
-    assert "separated by commas" in message(file, "id;t;gpus;run\na;0;1;1\n")
-
-
 def test_a_column_named_twice_is_ambiguous(file: Path) -> None:
     assert "'t' (for submit_s) appears 2 times" in message(file, "id,t,t,gpus,run\na,0,0,1,1\n")
 

@@ -8,12 +8,12 @@ import pytest
 from sim.errors import TraceError
 from sim.traces.estimators import LimitEstimator, NoEstimator, NoisyEstimator, OracleEstimator
 from sim.traces.trace import Trace
+from tests.traces.trace_samples import trace_of
 
 
 def made(jobs: int) -> Trace:
-    blank = np.array([""] * jobs, dtype=object)
     times_s = np.linspace(0.0, 1000.0, jobs)
-    return Trace("made", blank, times_s, np.ones(jobs, dtype=np.int64), times_s, blank, blank)
+    return trace_of(times_s, times_s)
 
 
 def test_none_predicts_nothing() -> None:

@@ -7,36 +7,26 @@ import gpuyard
 from sim.errors import TraceError
 from sim.traces.prepare import homes_by_vc
 from sim.traces.setting import Owners
-from sim.traces.trace import Trace
+from tests.traces.trace_samples import trace_of
 
 TWO = np.array([8, 8])
 
 
-def trace(gangs: list[int], vc: list[str]) -> Trace:
-    count = len(gangs)
-    names = np.array([str(job) for job in range(count)], dtype=object)
-    return Trace(
-        name="made", job_id=names, submit_s=np.arange(count, dtype=float),
-        num_gpus=np.array(gangs), duration_s=np.ones(count), user=names,
-        vc=np.array(vc, dtype=object),
-    )  # fmt: skip
-
-
 def test_virtual_clusters_are_dealt_by_their_work():
-    made = trace([4, 1, 2, 1], ["a", "b", "c", "b"])  # a: 4 GPUs, b: 1 + 1, c: 2
+    made = trace_of(range(4), num_gpus=[4, 1, 2, 1], vc="abcb")  # a: 4 GPUs, b: 1 + 1, c: 2
     found = homes_by_vc(made, Owners(partition_gpus=TWO, of_group={}))
     assert found.tolist() == [0, 1, 1, 1]
 
 
 def test_a_group_of_servers_takes_the_virtual_cluster_of_its_name():
-    made = trace([4, 1, 2, 1], ["a", "b", "c", "b"])
+    made = trace_of(range(4), num_gpus=[4, 1, 2, 1], vc="abcb")
     found = homes_by_vc(made, Owners(partition_gpus=TWO, of_group={"b": 0, "a": 1}))
     assert found.tolist() == [1, 0, 0, 0]
 
 
 def test_jobs_that_name_none_are_refused():
     with pytest.raises(TraceError, match=r"agents\.homes=drawn"):
-        homes_by_vc(trace([1], [""]), Owners(partition_gpus=TWO, of_group={}))
+        homes_by_vc(trace_of([0]), Owners(partition_gpus=TWO, of_group={}))
 
 
 def test_any_run_can_have_them(tmp_path):

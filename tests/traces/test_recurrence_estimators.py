@@ -19,30 +19,12 @@ from sim.traces.estimators import (
     recurrence_features,
 )
 from sim.traces.trace import Trace
+from tests.traces.trace_samples import trace_of
 
 FOREST = {
     "trees": 10, "min_leaf": 3, "features_frac": 0.5, "refit_jobs": 25, "first_jobs": 20,
     "train_jobs": 1000, "smearing": False, "gittins": False, "prior_s": 100.0,
 }  # fmt: skip
-
-
-def texts(values) -> np.ndarray:
-    return np.array(list(values), dtype=object)
-
-
-def trace_of(submit_s, duration_s, *, group=None, user=None, gang=None, vc=None) -> Trace:
-    jobs = len(submit_s)
-    blank = texts([""] * jobs)
-    return Trace(
-        name="hand",
-        job_id=texts(map(str, range(jobs))),
-        submit_s=np.array(submit_s, dtype=np.float64),
-        num_gpus=np.ones(jobs, dtype=np.int64) if gang is None else np.array(gang),
-        duration_s=np.array(duration_s, dtype=np.float64),
-        user=blank if user is None else texts(user),
-        vc=blank if vc is None else texts(vc),
-        group=None if group is None else texts(group),
-    )
 
 
 def estimated(estimator, trace: Trace) -> list[float]:
@@ -74,7 +56,7 @@ def test_a_run_that_finishes_at_the_submission_is_not_known_yet():
 
 
 def test_without_groups_owner_and_gang_stand_in():
-    plain = {"submit_s": range(4), "duration_s": [1] * 4, "gang": [1, 1, 2, 1]}
+    plain = {"submit_s": range(4), "duration_s": [1] * 4, "num_gpus": [1, 1, 2, 1]}
     assert group_keys(trace_of(**plain, group="abca")).tolist() == [0, 1, 2, 0]
     by_user = group_keys(trace_of(**plain, user="xxxy", vc="vvvv"))
     assert [len({int(by_user[0]), int(by_user[j])}) for j in (1, 2, 3)] == [1, 2, 2]
@@ -103,7 +85,7 @@ def random_trace(jobs: int, seed: int) -> Trace:
         usual_s[group] * np.exp(0.05 * rng.standard_normal(jobs)),
         group=map(str, group),
         user=map(str, rng.integers(5, size=jobs)),
-        gang=rng.choice([1, 2, 4], jobs),
+        num_gpus=rng.choice([1, 2, 4], jobs),
     )
 
 
@@ -147,7 +129,7 @@ def test_the_forest_learns_what_medians_cannot():
     gang = rng.choice([1, 4], 300)
     trace = trace_of(
         np.arange(300) * 1000.0, np.where(gang == 1, 100.0, 10_000.0),
-        group=map(str, range(300)), gang=gang,
+        group=map(str, range(300)), num_gpus=gang,
     )  # fmt: skip
 
     def right(estimator) -> float:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sim.errors import TraceError
 from sim.traces.prepare import cap, offered_load, scale_load
-from sim.traces.trace import Trace, split, thinned_window, time_window, without_vcs
+from sim.traces.trace import split, thinned_window, time_window, without_vcs
+from tests.traces.trace_samples import trace_of
 
 PARTS = {"train": 0.5, "validation": 0.15, "test": 0.35}
 NO_CAP = {
@@ -18,25 +19,11 @@ NO_CAP = {
 }  # fmt: skip
 
 
-def make(submit_s, num_gpus=None, duration_s=None, vc=None) -> Trace:
-    """A trace of jobs j0, j1, ... with 1 GPU and 10 s unless said otherwise."""
-    jobs = len(submit_s)
-    return Trace(
-        name="small",
-        job_id=np.array([f"j{row}" for row in range(jobs)], dtype=object),
-        submit_s=np.array(submit_s, dtype=np.float64),
-        num_gpus=np.array(num_gpus if num_gpus else [1] * jobs, dtype=np.int64),
-        duration_s=np.array(duration_s if duration_s else [10.0] * jobs, dtype=np.float64),
-        user=np.array([""] * jobs, dtype=object),
-        vc=np.array(vc if vc else [""] * jobs, dtype=object),
-    )
-
-
 submissions = st.lists(st.floats(0, 1e6), min_size=2, max_size=60).map(sorted)
 
 
 def test_a_gang_above_the_capacity_names_job_gang_capacity_and_both_fixes() -> None:
-    trace = make([0, 1, 2], num_gpus=[1, 16, 32])
+    trace = trace_of([0, 1, 2], num_gpus=[1, 16, 32])
     words = (
         r"job j1: a gang of 16 GPUs cannot run on a cluster of 8 GPUs \(2 such jobs in trace "
         r"small\); set workload\.max_gang=8 .*workload\.drop_too_large=true"
@@ -46,7 +33,7 @@ def test_a_gang_above_the_capacity_names_job_gang_capacity_and_both_fixes() -> N
 
 
 def test_gangs_are_capped_or_dropped_and_drops_are_counted() -> None:
-    trace = make([0, 1, 2], num_gpus=[1, 16, 32], duration_s=[1.0, 2.0, 3.0])
+    trace = trace_of([0, 1, 2], num_gpus=[1, 16, 32], duration_s=[1.0, 2.0, 3.0])
     capped, dropped = cap(trace, **{**NO_CAP, "max_gang": 4})
     assert (capped.num_gpus.tolist(), dropped) == ([1, 4, 4], 0)
     assert capped.duration_s.tolist() == [1.0, 2.0, 3.0]
@@ -57,17 +44,17 @@ def test_gangs_are_capped_or_dropped_and_drops_are_counted() -> None:
 
 def test_dropping_every_job_is_an_error() -> None:
     with pytest.raises(TraceError, match=r"leaves no job; set workload\.max_gang=8"):
-        cap(make([0], num_gpus=[9]), **{**NO_CAP, "drop_too_large": True})
+        cap(trace_of([0], num_gpus=[9]), **{**NO_CAP, "drop_too_large": True})
 
 
 def test_durations_are_clipped_from_both_sides() -> None:
-    trace = make([0, 1, 2], duration_s=[0.0, 50.0, 900.0])
+    trace = trace_of([0, 1, 2], duration_s=[0.0, 50.0, 900.0])
     capped, _ = cap(trace, **{**NO_CAP, "min_duration_s": 30.0, "max_duration_s": 60.0})
     assert capped.duration_s.tolist() == [30.0, 50.0, 60.0]
 
 
 def test_a_time_window_is_half_open_and_either_end_may_be_missing() -> None:
-    trace = make([0, 1, 2, 3])
+    trace = trace_of([0, 1, 2, 3])
     assert list(time_window(trace, 1.0, 3.0).job_id) == ["j1", "j2"]
     assert list(time_window(trace, None, 1.0).job_id) == ["j0"]
     assert len(time_window(trace, None, None)) == 4
@@ -76,7 +63,7 @@ def test_a_time_window_is_half_open_and_either_end_may_be_missing() -> None:
 
 
 def test_virtual_clusters_are_left_out_by_name() -> None:
-    trace = make([0, 1, 2], vc=["alpha", "beta", ""])
+    trace = trace_of([0, 1, 2], vc=["alpha", "beta", ""])
     assert list(without_vcs(trace, ["alpha"]).job_id) == ["j1", "j2"]
     assert without_vcs(trace, []) is trace
     with pytest.raises(TraceError, match="'alpa', which has no job; did you mean 'alpha'"):
@@ -86,14 +73,14 @@ def test_virtual_clusters_are_left_out_by_name() -> None:
 
 
 def test_parts_take_their_share_of_the_time_span() -> None:
-    trace = make(list(range(101)))
+    trace = trace_of(list(range(101)))
     sizes = {part: len(split(trace, part, PARTS)) for part in PARTS}
     assert sizes == {"train": 50, "validation": 15, "test": 36}
 
 
 @given(submit_s=submissions)
 def test_parts_are_disjoint_in_time_and_hold_every_job_once(submit_s: list[float]) -> None:
-    trace = make(submit_s)
+    trace = trace_of(submit_s)
     seen: list[str] = []
     last_s = -1.0
     for part in PARTS:
@@ -108,13 +95,13 @@ def test_parts_are_disjoint_in_time_and_hold_every_job_once(submit_s: list[float
 
 
 def test_wrong_parts_and_shares_are_named() -> None:
-    trace = make([0, 1, 2])
+    trace = trace_of([0, 1, 2])
     with pytest.raises(TraceError, match="part 'tets' is unknown; did you mean 'test'"):
         split(trace, "tets", PARTS)
     with pytest.raises(TraceError, match=re.escape("shares must be above 0, sum 1")):
         split(trace, "a", {"a": 0.5, "b": 0.6})
     with pytest.raises(TraceError, match="no job falls into part 'validation'"):
-        split(make([0, 2]), "validation", PARTS)
+        split(trace_of([0, 2]), "validation", PARTS)
 
 
 @given(
@@ -124,7 +111,7 @@ def test_wrong_parts_and_shares_are_named() -> None:
 def test_a_thinned_window_is_a_sorted_sample_of_a_short_stretch(
     jobs: int, num_jobs: int, thin: int, seed: int
 ) -> None:
-    trace = make(list(range(jobs)))
+    trace = trace_of(list(range(jobs)))
     if jobs < num_jobs:
         with pytest.raises(TraceError, match=rf"needs {num_jobs} jobs, this part has {jobs};"):
             thinned_window(trace, num_jobs, thin, np.random.default_rng(seed))
@@ -136,7 +123,7 @@ def test_a_thinned_window_is_a_sorted_sample_of_a_short_stretch(
 
 
 def test_thinned_windows_reach_the_whole_trace_and_differ() -> None:
-    trace = make(list(range(100)))
+    trace = trace_of(list(range(100)))
     rng = np.random.default_rng(3)
     windows = [thinned_window(trace, 5, 2, rng) for _ in range(400)]
     seen = np.unique(np.concatenate([window.submit_s for window in windows]))
@@ -153,7 +140,7 @@ def test_scaling_gives_the_load_by_one_factor(submit_s, load, gpus, lengths) -> 
     assume(submit_s[-1] - submit_s[0] > 1e-3)
     jobs = len(submit_s)
     gangs = lengths.draw(st.lists(st.integers(1, 64), min_size=jobs, max_size=jobs))
-    trace = make(submit_s, num_gpus=gangs)
+    trace = trace_of(submit_s, num_gpus=gangs)
     scaled = scale_load(trace, load, gpus)
     assert offered_load(scaled, gpus) == pytest.approx(load)
     assert scaled.submit_s[0] == 0.0
@@ -164,17 +151,17 @@ def test_scaling_gives_the_load_by_one_factor(submit_s, load, gpus, lengths) -> 
 
 def test_a_load_by_hand() -> None:
     # 2 GPUs for 10 s and 1 GPU for 30 s on 5 GPUs: 50 GPU-s; load 0.5 needs a span of 20 s
-    trace = make([100, 104, 108], num_gpus=[2, 1, 1], duration_s=[10.0, 30.0, 0.0])
+    trace = trace_of([100, 104, 108], num_gpus=[2, 1, 1], duration_s=[10.0, 30.0, 0.0])
     assert scale_load(trace, 0.5, 5).submit_s.tolist() == [0.0, 10.0, 20.0]
 
 
 @pytest.mark.parametrize("load", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_loads(load: float) -> None:
     with pytest.raises(TraceError, match=r"workload\.load is .*above 0"):
-        scale_load(make([0, 1]), load, 8)
+        scale_load(trace_of([0, 1]), load, 8)
 
 
 def test_jobs_whose_load_cannot_be_scaled() -> None:
-    for trace in (make([5, 5]), make([5]), make([0, 1], duration_s=[0.0, 0.0])):
+    for trace in (trace_of([5, 5]), trace_of([5]), trace_of([0, 1], duration_s=[0.0, 0.0])):
         with pytest.raises(TraceError, match=r"set workload\.load=null"):
             scale_load(trace, 0.9, 8)

@@ -1,6 +1,7 @@
 """Small hand-written files in every format that a workload reads; all values are made up."""
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -94,6 +95,34 @@ def catalogue(
         sync_bytes=np.ones(len(names)),
         gang_ok=np.full(len(names), gang_ok),
         source="shipped",
+    )
+
+
+def trace_of(
+    submit_s: Iterable[float],
+    duration_s: Sequence[float] | None = None,
+    *,
+    num_gpus: Sequence[int] | None = None,
+    user: Iterable[str] | None = None,
+    vc: Iterable[str] | None = None,
+    group: Iterable[str] | None = None,
+) -> Trace:
+    """Jobs j0, j1, ... of 1 GPU and 10 s unless said otherwise."""
+    at_s = np.array(list(submit_s), dtype=np.float64)
+    jobs = len(at_s)
+
+    def texts(values: Iterable[str] | None) -> Any:
+        return np.array([""] * jobs if values is None else list(values), dtype=object)
+
+    return Trace(
+        name="small",
+        job_id=texts(f"j{row}" for row in range(jobs)),
+        submit_s=at_s,
+        num_gpus=np.array([1] * jobs if num_gpus is None else num_gpus, dtype=np.int64),
+        duration_s=np.array([10.0] * jobs if duration_s is None else duration_s, dtype=np.float64),
+        user=texts(user),
+        vc=texts(vc),
+        group=None if group is None else texts(group),
     )
 
 
