@@ -1,6 +1,5 @@
 """`import gpuyard`: the page of examples, and what is refused."""
 
-import copy
 import json
 import re
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 
 import gpuyard
 from gpuyard.launch.errors import ConfigError
-from sim.errors import GpuYardError, InvalidDecision, TraceError
+from sim.errors import GpuYardError, TraceError
 from sim.schedulers.orders import Sjf
 from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
@@ -203,30 +202,6 @@ def test_a_comparison_has_a_row_a_scheduler_and_a_run_a_window(tmp_path: Path):
     assert (tmp_path / "comparison.csv").is_file()
 
 
-def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
-    env = gpuyard.make_single_agent_env(
-        cluster="small_leaf_spine", overrides=["workload.num_jobs=10"]
-    )
-    seen, _ = env.reset(seed=3)
-    assert env.observation_space.contains(seen)
-    illegal = int(np.flatnonzero(seen["action_mask"] == 0)[0])
-    with pytest.raises(GpuYardError, match="legal"):
-        env.step(illegal)
-    for wrong in (1.7, np.array([1]), "a"):
-        with pytest.raises(InvalidDecision, match="an action is a whole number"):
-            env.step(wrong)
-    for _ in range(3):
-        assert env.action_masks().tolist() == (seen["action_mask"] == 1).tolist()
-        seen, *_ = env.step(int(np.flatnonzero(env.action_masks())[0]))
-
-
-def test_one_agent_is_one():
-    with pytest.raises(ConfigError, match=r"agents.count=2.*use make_env: this form has one agent"):
-        gpuyard.make_single_agent_env(
-            cluster="small_leaf_spine", overrides=["workload.num_jobs=10", "agents.count=2"]
-        )
-
-
 def test_a_policy_that_was_cut_off_is_refused_where_it_is_loaded(tmp_path: Path):
     whole = ROOT / "marl" / "pretrained"
     for path in whole.iterdir():
@@ -333,89 +308,6 @@ def test_importing_loads_nothing_heavy():
 
 def test_the_functions_are_listed_before_they_are_imported():
     assert {*gpuyard.__all__, "__version__"} <= set(dir(gpuyard))
-
-
-ENV = {"agents": 2, "overrides": ["workload.num_jobs=40", "workload.thin=1"]}
-
-
-def env_of(*words: str, **more):
-    told = {**ENV, **more}
-    return gpuyard.make_env(
-        "venus_like", "small_leaf_spine", **{**told, "overrides": [*ENV["overrides"], *words]}
-    )
-
-
-def delays(env) -> list[float]:
-    """What is paid for an episode in which everybody does the first thing that is legal."""
-    seen, _ = env.reset(seed=1)
-    paid = []
-    while env.agents:
-        acts = {name: int(np.argmax(seen[name]["action_mask"])) for name in env.agents}
-        seen, rewards, *_ = env.step(acts)
-        paid.append(sum(rewards.values()))
-    return paid
-
-
-def test_an_environment_pays_by_the_physics_that_is_trained_in():
-    paid = {name: sum(delays(env_of(f"train_physics={name}"))) for name in ("truth", "belief")}
-    assert paid["belief"] == sum(delays(env_of())) != paid["truth"]
-    with pytest.raises(ConfigError, match="train_physics is 'foo'"):
-        env_of("train_physics=foo")
-    for word in ("rules.window=0", "rules.sharing=off", "rules.suspends=no"):
-        with pytest.raises(ConfigError, match=re.escape(word.partition("=")[0])):
-            env_of(word)
-    with pytest.raises(TraceError, match=r"a gang of 16 GPUs fits none .* workload.max_gang=8"):
-        env_of(agents=8)
-
-
-def test_windows_that_judge_are_played_in_the_physics_by_their_numbers():
-    env = env_of(part="test")
-    assert env.world.physics is not env.world.belief
-    submitted = []
-    for window in (0, 1, 0):
-        env.reset(seed=window, options={"window": window})
-        submitted.append(env.turns.simulator.jobs.submit_s)
-    assert np.array_equal(submitted[0], submitted[2])
-    assert not np.array_equal(submitted[0], submitted[1])
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"cutfrac": 0.1}, "cut_frac"), ({"cut_frac": "a"}, "above"), ({"cut_frac": 0}, "above 0"),
-        ({"window": -1}, "whole number"), ({"window": 0.5}, "whole number"),
-    ],
-)  # fmt: skip
-def test_options_of_an_episode_are_checked(options, told: str):
-    with pytest.raises(GpuYardError, match=told):
-        env_of().reset(options=options)
-
-
-def test_a_reward_gives_numbers():
-    env = env_of()
-    env.reset(seed=1)
-    env.reward = lambda _: ["much"] * len(env.agents)
-    with pytest.raises(GpuYardError, match="one finite number for each of the 2 agents"):
-        delays(env)
-
-
-def test_an_environment_shows_links_to_an_encoder_that_reads_them():
-    assert "link_ends" in env_of("encoder=linked").reset(seed=1)[0]["agent_0"]
-    assert "link_ends" not in env_of().reset(seed=1)[0]["agent_0"]
-
-
-def test_a_copy_of_an_environment_plays_on_as_the_environment_does():
-    env = env_of()
-    seen, _ = env.reset(seed=1)
-    for _ in range(5):
-        seen, *_ = env.step({n: int(np.argmax(seen[n]["action_mask"])) for n in env.agents})
-    twin = copy.deepcopy(env)
-    acts = {name: int(np.argmax(seen[name]["action_mask"])) for name in env.agents}
-    mine, theirs = env.step(acts), twin.step(acts)
-    assert mine[1] == theirs[1]
-    assert all(
-        np.array_equal(mine[0]["agent_0"][k], theirs[0]["agent_0"][k]) for k in mine[0]["agent_0"]
-    )
 
 
 def test_a_size_of_windows_is_refused_where_a_file_is_played_whole():
