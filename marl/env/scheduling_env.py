@@ -14,7 +14,7 @@ from marl.env.layout import CodecRules, Layout, Observation
 from marl.env.turns import Turns
 from marl.env.world import Reward, World
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError, InvalidDecision, check_keys
+from sim.errors import GpuYardError, InvalidDecision, nearest
 from sim.jobs import JobTable
 
 
@@ -37,9 +37,17 @@ class LegalActions(spaces.Discrete[np.int64]):
         return super().sample(mask, probability)
 
 
+OPTIONS = ("window", "cut_frac")  # of `reset`
+
+
 def _options(given: dict[str, Any]) -> tuple[int | None, float]:
-    """Window (None: drawn) and share of the rounds that `reset` is asked for."""
-    check_keys(given, ("window", "cut_frac"), "options", GpuYardError)
+    """Window (None: drawn) and share of the rounds that `reset` is asked for.
+
+    Other options are another tool's and pass (PettingZoo's own tests give one), slips do not.
+    """
+    for key in given.keys() - set(OPTIONS):
+        if hint := nearest(str(key), OPTIONS):
+            raise GpuYardError(f"options has no {key!r}{hint}")
     window, cut_frac = given.get("window"), given.get("cut_frac", np.inf)
     if window is not None and (type(window) is not int or window < 0):
         raise GpuYardError(f"options.window is {window!r}; it must be a whole number from 0")
