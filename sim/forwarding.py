@@ -46,17 +46,24 @@ class LeastLoadedForwarding:
         return home if share[home] <= share[best] else best
 
 
-class OwnThenLeastLoaded(LeastLoadedForwarding):
+class OwnThenLeastLoaded:
     """As `least_loaded`, but only jobs that home cannot start at once."""
 
     name = "own_then_least_loaded"
+    steals = False
     engine_code = OWN_THEN_LEAST_LOADED
+
+    def __init__(self) -> None:
+        """Compose with least-loaded routing."""
+        self._least_loaded = LeastLoadedForwarding()
 
     def route(
         self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator
     ) -> int:
         """Home if the job fits there now."""
-        return home if fits_at_home else super().route(gang, home, fits_at_home, loads, rng)
+        if fits_at_home:
+            return home
+        return self._least_loaded.route(gang, home, fits_at_home, loads, rng)
 
 
 class RandomForwarding:
