@@ -366,10 +366,12 @@ def learn(run: Training, progress: Progress, told: Told | None) -> None:
             trainer.restore(run.resumed)
         try:
             run.iterate(trainer, progress, told)
-        except (KeyboardInterrupt, GpuYardError) as error:
-            if trainer.iterations_done != trainer.kept and trainer.iterations_done >= (
-                0 if isinstance(error, KeyboardInterrupt) else 1
-            ):
+        except KeyboardInterrupt:
+            if trainer.iterations_done != trainer.kept:
+                run.save(trainer)
+            raise
+        except GpuYardError:  # before the first iteration its cause may be what would be saved
+            if trainer.iterations_done not in (0, trainer.kept):
                 run.save(trainer)
             raise
     finally:
