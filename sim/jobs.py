@@ -55,7 +55,12 @@ def ask_of(demands: Demands | None, job: int) -> Ask:
     """What a worker of `job` needs."""
     if demands is None:
         return WHOLE_GPU
-    return Ask(*(int(getattr(demands, name)[job]) for name in Ask._fields))
+    return Ask(
+        int(demands.gpu_milli[job]),
+        int(demands.cpu_milli[job]),
+        int(demands.memory_mib[job]),
+        int(demands.type_mask[job]),
+    )
 
 
 def gpus_of_workers(demands: Demands | None, jobs: IntArray) -> FloatArray:

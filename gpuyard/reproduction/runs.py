@@ -110,9 +110,11 @@ def run_missing(
     log.info("%d runs, %d of them done before", len(planned), len(planned) - missing)
     failures = []
     batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
-    ended = in_processes(partial(_run_stored, play), batches, processes)
     with RunCount("reproducing", len(planned), done=len(planned) - missing) as count:
-        for done in chain.from_iterable(ended):
+        # Held by the loop alone: where it is left by an error, the workers are ended.
+        for done in chain.from_iterable(
+            in_processes(partial(_run_stored, play), batches, processes)
+        ):
             for place in places[done.part]:
                 run = planned[place]
                 count.tell(run.cell)

@@ -20,7 +20,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
 from gpuyard.training.form import NetworkForm, Player, ScorePlayer
-from gpuyard.training.setting import SCORE, policy_in, rival_of, trainer_of
+from gpuyard.training.setting import DISTIL, SCORE, policy_in, rival_of, trainer_of
 from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
@@ -253,7 +253,8 @@ def _check_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
         return
     if scores:
         raise ConfigError(f"{scores[0]} is of a score; add learns=score, or leave it out")
-    if networks and policy_in(config, config["begin"]) is not None:
+    teaches = config["algo"].get("estimator") == DISTIL  # whose teacher is made by these keys
+    if networks and not teaches and policy_in(config, config["begin"]) is not None:
         raise ConfigError(f"{networks[0]}: begin={config['begin']} is a policy, which has its own")
 
 

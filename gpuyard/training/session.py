@@ -182,8 +182,12 @@ class Training:
                 "%s holds a training, which is dropped and begun anew; resume=auto would go on",
                 self.folder,
             )
-        policy = self.warm_start(progress)
-        drop_checkpoints(self.folder)  # not before something may be wrong with the configuration
+        try:
+            policy = self.warm_start(progress)
+        except KeyboardInterrupt:  # as was told; what is wrong with the configuration drops none
+            drop_checkpoints(self.folder)
+            raise
+        drop_checkpoints(self.folder)
         self.record(None, self.validate(policy))
         return policy
 

@@ -3,6 +3,7 @@
 import copy
 import operator
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -49,11 +50,11 @@ def _options(given: dict[str, Any]) -> tuple[int | None, float]:
         if hint := nearest(str(key), OPTIONS):
             raise GpuYardError(f"options has no {key!r}{hint}")
     window, cut_frac = given.get("window"), given.get("cut_frac", np.inf)
-    if window is not None and (type(window) is not int or window < 0):
+    if window is not None and (not isinstance(window, Integral) or window < 0):
         raise GpuYardError(f"options.window is {window!r}; it must be a whole number from 0")
-    if not isinstance(cut_frac, int | float) or not cut_frac > 0.0:
+    if not isinstance(cut_frac, Real) or not float(cut_frac) > 0.0:
         raise GpuYardError(f"options.cut_frac is {cut_frac!r}; it must be a number above 0")
-    return window, cut_frac
+    return None if window is None else int(window), float(cut_frac)
 
 
 ROUNDS_PER_JOB = 5.2  # turns: about what an episode takes, measured in the headline setting

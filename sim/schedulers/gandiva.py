@@ -179,7 +179,7 @@ class Gandiva:
         trial_s: float,
         migrate_every_s: float | None,
     ) -> None:
-        """`slice_s`, `migrate_every_s`: null switches turns, or migration, off."""
+        """Times above 0; `slice_s`, `migrate_every_s`: null switches turns, or migration, off."""
         times = {"slice_s": slice_s, "migrate_every_s": migrate_every_s}
         check_numbers("scheduler", "null, or above 0", **times)
         check_numbers("scheduler", "above 0", trial_s=trial_s)

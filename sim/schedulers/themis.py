@@ -80,7 +80,7 @@ class Themis(RoundScheduler):
     makes_room = True
 
     def __init__(self, *, placer: Placer, round_s: float, fairness_knob: float) -> None:
-        """`round_s`: a lease; `fairness_knob`: share of the jobs not offered GPUs first."""
+        """`round_s`: a lease; `fairness_knob`: share (0 to below 1) not offered GPUs first."""
         super().__init__(placer=placer, round_s=round_s)
         check_numbers("scheduler", "from 0 to below 1", fairness_knob=fairness_knob)
         self.fairness_knob = fairness_knob

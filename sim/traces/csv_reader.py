@@ -107,7 +107,8 @@ def _joined(links: Precedence) -> Precedence:
     graph = coo_array((joins, (links.children, links.parents)), shape=(jobs, jobs))
     _, part = connected_components(graph, directed=False)
     alone = np.bincount(part)[part] == 1
-    return Precedence(links.first, links.parents, np.where(alone, -1, part).astype(np.int64))
+    first = np.unique(part, return_index=True)[1]  # its number: that of its first job
+    return Precedence(links.first, links.parents, np.where(alone, -1, first[part]).astype(np.int64))
 
 
 SPANS = ("duration_s", "limit_s", "deadline_s", "withdraw_s", "waited_s")

@@ -67,8 +67,8 @@ class TypeWords:
 
     def _mask(self, text: str) -> int | None:
         """Bits of the types in `text`; None if the cluster has none of them."""
-        words = [word.strip() for word in re.split(r"[|,]", text)]
-        if all(word.lower() in (*BLANKS, ANY) for word in words):
+        words = _type_words(text)
+        if not words:
             return ANY_TYPE
         mask = 0
         for word in words:
@@ -76,23 +76,29 @@ class TypeWords:
         return mask or None
 
     def _bits(self, word: str) -> int:
-        """The types of that very name, else those of the one that `names` gives for it."""
-        for wanted in (word, self.names.get(word, word)):
-            plain = plain_name(wanted)
-            alike = [t for t, known in enumerate(self.known) if plain_name(known) == plain]
-            if alike:
-                return sum(1 << t for t in alike)
-        return 0
+        """The type of that very name, else in other spelling, else that `names` gives for it."""
+        exact = [t for t, known in enumerate(self.known) if known.lower() == word.lower()]
+        return sum(1 << t for t in exact or self._alike(word) or self._alike(self.names.get(word)))
+
+    def _alike(self, name: str | None) -> list[int]:
+        plain = [plain_name(known) for known in self.known]
+        return [t for t, known in enumerate(plain) if name and known == plain_name(name)]
 
     def _told(self, job: str, text: str) -> str:
         known = ", ".join(self.known) or "none named"
-        first = text.split("|")[0].strip()
+        first = _type_words(text)[0]
         return (
             f"job {job}: gpu_types is {text!r}{nearest(first, self.known)}; the cluster has "
             f"{known}; say which type each name is with "
             f"'+workload.rules.gpu_type_names={{{first}: TYPE}}', or let such jobs run anywhere "
             f"with workload.rules.unknown_gpu_types=any"
         )
+
+
+def _type_words(text: str) -> list[str]:
+    """The names in a list of types; none where it is blank, or says any."""
+    words = [word.strip() for word in re.split(r"[|,]", text)]
+    return [word for word in words if word.lower() not in (*BLANKS, ANY)]
 
 
 class Traits(TypedDict):

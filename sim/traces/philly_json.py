@@ -21,6 +21,8 @@ from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Trace, starts, take
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# By wall clocks this hour of 5 November 2017 came twice.
+TURNED_BACK_S = (datetime(2017, 11, 5, 1, tzinfo=UTC) - EPOCH).total_seconds()
 STATES = {"Pass": COMPLETED, "Failed": FAILED, "Killed": CANCELLED}
 BLANKS = (" ", "\t", "\r", "\n")
 NO_TIME = (None, "", "None")
@@ -180,7 +182,8 @@ def _counted(attempts: list[Mapping[str, Any]]) -> tuple[PhillyAttempt, ...]:
         if start_s is None or (end_s is None and not open_last):
             continue
         if end_s is not None and end_s < start_s:
-            end_s += CLOCK_CHANGE_S  # wall clocks, over the night of 5 November 2017
+            if 0.0 <= end_s - TURNED_BACK_S < CLOCK_CHANGE_S:
+                end_s += CLOCK_CHANGE_S
             if end_s < start_s:
                 raise BadJob("end_time", each["end_time"], "is before the attempt's start_time")
         found.append(PhillyAttempt(start_s, end_s))

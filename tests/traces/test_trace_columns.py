@@ -278,7 +278,8 @@ def test_gpu_types_are_matched_renamed_or_refused(tmp_path: Path, caplog) -> Non
 @pytest.mark.parametrize(
     ("text", "mask"),
     [
-        ("V100| P100", 0b1101), ("NVIDIA V100 , a100_80gb", 0b0011), ("P100|K80", 0b1100),
+        ("V100| P100", 0b0101), ("NVIDIA V100 , a100_80gb", 0b0011), ("P100|K80", 0b0100),
+        ("tesla p100", 0b1000), ("NVIDIA-P100", 0b1100),
         ("x|p100", 0b1100), ("", ANY_TYPE), ("nan", ANY_TYPE), (" Any ", ANY_TYPE),
     ],
 )  # fmt: skip
