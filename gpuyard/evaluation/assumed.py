@@ -177,13 +177,13 @@ def _left_out(workload: Mapping[str, Any], source: object) -> Iterator[str]:
     """Jobs of the trace that are not played, and wishes that are not kept, if there are any."""
     window = workload.get("window") or {}
     start_s, end_s = (window.get(f"{end}_s") for end in ("start", "end"))
-    if start_s or end_s is not None:
+    strict, cuts = workload.get("strict"), bool(start_s) or end_s is not None
+    lost = _lost(source) if cuts or strict is False else None
+    if cuts:
         until = "its end" if end_s is None else f"{end_s:g} s"
-        lost = _lost(source)
         told = "" if lost is None else f" ({lost.inside:,} of {lost.jobs:,} jobs)"
         yield f"the trace from {start_s or 0:g} s to {until}{told}"
-    if workload.get("strict") is False:
-        lost = _lost(source)
+    if strict is False:
         told = "" if lost is None else f"{lost.faulty:,} of {lost.rows:,} "
         yield f"{told}rows with faults left out"
     if workload.get("drop_too_large"):

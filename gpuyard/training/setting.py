@@ -270,7 +270,7 @@ def _check(config: Mapping[str, Any]) -> None:
     check_count("train_windows", config["train_windows"], null=True)
     check_learns(config)
     name = config["name"]
-    if not isinstance(name, str) or Path(name).name != name:
+    if not isinstance(name, str) or not name or Path(name).name != name:
         raise ConfigError(f"name is {name!r}; it must be a text without /, the name of a file")
     if config["minutes"] is None and config["updates"] is None:
         raise ConfigError("minutes and updates are both null; give one, or both")
