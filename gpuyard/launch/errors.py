@@ -53,8 +53,7 @@ def explain(error: BaseException) -> str:
             group = culprit.full_key.partition(".")[0]
             lines.append(f"this choice of {group} reads a key that the program does not have")
         else:
-            there = _choices_with(culprit.full_key)
-            lines += there or _suggestion(culprit.full_key, _keys_around(culprit))
+            lines += _instead_of(culprit.full_key, _keys_around(culprit))
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, wanted = error.missing_cfg_file.rpartition("/")
         options = [f"{group}={option}" for option in error.options or ()]
@@ -207,6 +206,20 @@ def _likeness(wanted: str, key: str) -> float:
 def _suggestion(wanted: str, known: Iterable[str]) -> list[str]:
     found = nearest(wanted, known)
     return [] if found is None else [f"did you mean {found}?"]
+
+
+def _instead_of(key: str, known: Sequence[str]) -> list[str]:
+    """Where the key is, or the known one most like it, or those beside it."""
+    section, _, name = key.rpartition(".")
+    parts = [each.rpartition(".") for each in known]
+    beside = [last for first, _, last in parts if first == section and last[0] != "_"]
+    like = nearest(name, beside) if section else None
+    if like:
+        return [f"did you mean {section}.{like}?"]
+    others = [each for each in known if not (section and each.startswith(section))]
+    names = ", ".join(beside) if 0 < len(beside) <= MOST_NAMES else "what --cfg job shows"
+    takes = [f"{section or 'the program'} takes {names}"]
+    return _choices_with(key) or _suggestion(key, others) or takes
 
 
 MOST_CHOICES = 3
