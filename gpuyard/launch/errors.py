@@ -24,7 +24,8 @@ CONF = next(path for path in (HERE / "conf", HERE.parent / "conf") if path.is_di
 
 
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
-TAIL_WEIGHT = 0.95  # of a match in the last word only
+TAIL_WEIGHT = 0.95  # of a match in the last word only,
+TAIL_LIKE_ENOUGH = 0.8  # which must be closer: `algo` is not `gpus.v100.also`
 MOST_NAMES = 20  # in one message
 FOR_READERS = "add workload=csv, or another workload that reads files (docs/workloads.md)"
 FOR_OWN = "add profiles=own profiles.path=DIR (docs/interference.md)"
@@ -200,7 +201,7 @@ def _hydra_lines(error: BaseException) -> list[str]:
 def _likeness(wanted: str, key: str) -> float:
     whole = SequenceMatcher(None, wanted, key).ratio()
     tails = SequenceMatcher(None, wanted.rpartition(".")[2], key.rpartition(".")[2]).ratio()
-    return max(whole, TAIL_WEIGHT * tails)
+    return max(whole, TAIL_WEIGHT * tails if tails >= TAIL_LIKE_ENOUGH else 0.0)
 
 
 def _suggestion(wanted: str, known: Iterable[str]) -> list[str]:
