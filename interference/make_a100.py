@@ -1,8 +1,8 @@
 """Writes what the package ships about the A100, fitted to Sia's and MISO's measurements.
 
-Run `python -m interference.make_a100 --data DIR`. Equal input gives equal files, which hold
-coefficients and errors, no measured row. Licences: MISO MIT; Sia's profiles are of AdaptDL's kind
-(Apache-2.0). MISO ran seven jobs at a time at 100, 50 and 14 % of the GPU's threads. At 14 % a job
+`interference.make_shipped` calls it. Equal input gives equal files, which hold coefficients and
+errors, no measured row. Licences: MISO MIT; Sia's profiles are of AdaptDL's kind (Apache-2.0). MISO
+ran seven jobs at a time at 100, 50 and 14 % of the GPU's threads. At 14 % a job
 has its seventh to itself and is taken to be unimpeded, so that
 
     time at 100 % / time at 14 % = alone * (1 + sensitivity * sum of the other six jobs' loads)
@@ -10,7 +10,6 @@ has its seventh to itself and is taken to be unimpeded, so that
 with the filling process at load 0; `alone` is checked against slices, which no fit has seen.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from interference.readers.table import file_of, read_table
 from interference.rows import CoRows
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.files import csv_text
-from sim.physics.shipped_files import SHIPPED_DIR
 
 SIA_FILE = "throughput/sia_placements.csv.gz"
 SIA_COLUMNS = ("app", "gpu_type", "placement", "local_bsz", "step_time")
@@ -106,13 +104,6 @@ class MixFit:
         excess = self.sensitivity[mixes.victim] * (mixes.beside @ self.load)
         predicted: FloatArray = self.alone[mixes.victim] * (1.0 + excess)
         return predicted
-
-
-def main() -> None:
-    """Read the measured files and write the shipped ones."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the measured data")
-    write_a100(parser.parse_args().data, SHIPPED_DIR)
 
 
 def write_a100(data_dir: Path, out_dir: Path) -> None:
@@ -241,7 +232,3 @@ def write_csv(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -
     """Rows below a header; folders that are missing are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(csv_text(header, rows), encoding="utf-8", newline="")
-
-
-if __name__ == "__main__":
-    main()

@@ -144,21 +144,15 @@ def _two(layers: nn.Sequential | None, like: nn.Sequential | None = None) -> Two
 
 def _joint(head: JointScore | None, like: JointScore | None = None) -> Joint:
     """A head; where there is none, one that nobody asks, as wide as `like`."""
-    if head is None:
-        assert like is not None
-        hidden, state = like.of_state.weight.shape
-        none = np.zeros((0, hidden))
-        return Joint(
-            none, np.zeros(hidden), none, np.zeros((state, hidden)), np.zeros(hidden), np.zeros(1)
-        )
-    score = head.score
+    head = like if head is None else head
+    assert head is not None
     return Joint(
         of_pair=_weight(head.of_pair),
         bias=_array(head.of_pair.bias),
         of_row=_weight(head.of_row),
         of_state=_weight(head.of_state),
-        score=_array(score.weight)[0],
-        last=_array(score.bias),
+        score=_array(head.score.weight)[0],
+        last=_array(head.score.bias),
     )
 
 

@@ -128,9 +128,7 @@ class LinearPrior(nn.Module):
             "occupancy": 1.0 - context[..., OfContext.EMPTY],
             "pressure": context[..., OfContext.PRESSURE],
         }
-        suspensions = None
-        if self.suspend is not None:
-            suspensions = self._suspensions(_named(self.suspend, SuspendWeight), observation, known)
+        suspensions = None if self.suspend is None else self._suspensions(observation, known)
         return self._starts(observation, known), self._forwards(observation, known), suspensions
 
     def _starts(self, observation: dict[str, Tensor], known: dict[str, Tensor]) -> Tensor:
@@ -182,26 +180,21 @@ class LinearPrior(nn.Module):
             score = score + self.forward_layer(_stacked(x, ForwardWeight))
         return score
 
-    def _suspensions(
-        self, w: dict[str, Tensor], observation: dict[str, Tensor], known: dict[str, Tensor]
-    ) -> Tensor:
+    def _suspensions(self, observation: dict[str, Tensor], known: dict[str, Tensor]) -> Tensor:
+        assert self.suspend is not None
         rows = observation["suspensions"]
-        age = torch.log1p(known["age_s"] / AGE_UNIT_S) / AGE_SCALE
-        of_job = w["BIAS"] + w["DURATION"] * known["duration"] + w["AGE"] * age
-        of_job = of_job + w["GANG"] * known["gang"]
-        score = of_job.unsqueeze(-1)
-        for weight, column in SUSPEND_OF_ROW:
-            score = score + w[weight.name] * rows[..., column]
-        if self.suspend_layer is not None:
-            x: dict[Column, Tensor] = {
-                SuspendWeight.BIAS: torch.ones_like(score),
-                SuspendWeight.DURATION: known["duration"].unsqueeze(-1),
-                SuspendWeight.AGE: age.unsqueeze(-1),
-                SuspendWeight.GANG: known["gang"].unsqueeze(-1),
-                **{weight: rows[..., column] for weight, column in SUSPEND_OF_ROW},
-            }
-            score = score + self.suspend_layer(_stacked(x, SuspendWeight))
-        return score
+        x: dict[Column, Tensor] = {
+            SuspendWeight.BIAS: torch.ones_like(rows[..., 0]),
+            SuspendWeight.DURATION: known["duration"].unsqueeze(-1),
+            SuspendWeight.AGE: (torch.log1p(known["age_s"] / AGE_UNIT_S) / AGE_SCALE).unsqueeze(-1),
+            SuspendWeight.GANG: known["gang"].unsqueeze(-1),
+            **{weight: rows[..., column] for weight, column in SUSPEND_OF_ROW},
+        }
+        score = torch.zeros_like(rows[..., 0])
+        for weight in SuspendWeight:
+            score = score + self.suspend[weight] * x[weight]
+        layer = self.suspend_layer
+        return score if layer is None else score + layer(_stacked(x, SuspendWeight))
 
 
 def _start_rows(

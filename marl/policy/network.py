@@ -59,7 +59,7 @@ class Net(Handle):
     key: Update  # of a server's embedding: (H, MODES * H)
     start: Joint
     forward_to: Joint
-    suspend_for: Joint  # empty where agents may not suspend
+    suspend_for: Joint  # not asked where agents may not suspend
     wait: Two
     seek: Two  # these two are empty where it does not read the whole datacenter
     found: FloatArray  # (H, H)

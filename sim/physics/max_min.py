@@ -139,23 +139,23 @@ def _gather(part: Part, links: int, least: float) -> tuple[int, int]:
 
 
 @kernel
-def _stop(part: Part, count: int, rate: float, links: int) -> int:
-    """Stop the first `count` jobs of `stopping` at `rate`; the number of links still in use."""
-    changed = 0
-    for k in range(count):
-        job = part.job[k].stopping
-        part.job[job].rate = rate
-        for at in range(part.job[job].first, part.job[job + 1].first):
-            on, weight = part.entry[at].link, part.entry[at].weight
-            row = part.link[on]
-            row.left -= weight * rate
-            row.weight -= weight
-            row.rising -= 1
-            row.floor = rate
-            if row.is_changed == 0:
-                row.is_changed = 1
-                part.link[changed].changed = on
-                changed += 1
+def leave(part: Part, on: int, weight: float, rate: float, changed: int) -> int:
+    """Take a job that stops at `rate` off link `on`; how many links have `changed` by now."""
+    row = part.link[on]
+    row.left -= weight * rate
+    row.weight -= weight
+    row.rising -= 1
+    row.floor = rate
+    if row.is_changed == 0:
+        row.is_changed = 1
+        part.link[changed].changed = on
+        changed += 1
+    return changed
+
+
+@kernel
+def renew(part: Part, changed: int, links: int) -> int:
+    """Put the links that have `changed` where they belong; the number of links still in use."""
     for k in range(changed):
         on = part.link[k].changed
         row = part.link[on]
@@ -165,6 +165,18 @@ def _stop(part: Part, count: int, rate: float, links: int) -> int:
         elif row.heap_at != OUT:
             links = drop_from_heap(part.filling, part.link, links, on)
     return links
+
+
+@kernel
+def _stop(part: Part, count: int, rate: float, links: int) -> int:
+    """Stop the first `count` jobs of `stopping` at `rate`; the number of links still in use."""
+    changed = 0
+    for k in range(count):
+        job = part.job[k].stopping
+        part.job[job].rate = rate
+        for at in range(part.job[job].first, part.job[job + 1].first):
+            changed = leave(part, part.entry[at].link, part.entry[at].weight, rate, changed)
+    return renew(part, changed, links)
 
 
 @kernel

@@ -10,7 +10,7 @@ at that very rate.
 
 import numpy as np
 
-from sim.heap import OUT, add_to_heap, drop_from_heap, move_in_heap
+from sim.heap import add_to_heap, drop_from_heap
 from sim.jit import kernel
 from sim.physics.link_loads import (
     NOBODY,
@@ -23,7 +23,7 @@ from sim.physics.link_loads import (
     touch,
 )
 from sim.physics.link_network import MAX_MIN, LinkNetwork
-from sim.physics.max_min import fills_at, first_gap, settle, sort_up
+from sim.physics.max_min import fills_at, first_gap, leave, renew, settle, sort_up
 
 AT_BITS = 31  # of an entry's place in the pool, in a number that sorts by job
 AT_MASK = (1 << AT_BITS) - 1
@@ -235,31 +235,9 @@ def _book_stops(loads: LinkLoads, count: int, rate: float) -> None:
         job = loads.job[part.job[k].stopping]
         for at in range(job.first, job.first + job.number):
             on, weight = loads.entry[at].link, loads.entry[at].weight
-            if loads.link[on].is_active == 0:
-                continue
-            row = part.link[on]
-            row.left -= weight * rate
-            row.weight -= weight
-            row.rising -= 1
-            row.floor = rate
-            if row.is_changed == 0:
-                row.is_changed = 1
-                part.link[changed].changed = on
-                changed += 1
-    _renew_links(loads, changed)
-
-
-@kernel
-def _renew_links(loads: LinkLoads, changed: int) -> None:
-    part, counts, filling = loads.part, loads.counts[0], loads.part.filling
-    for k in range(changed):
-        on = part.link[k].changed
-        row = part.link[on]
-        row.is_changed = 0
-        if row.rising > 0:
-            move_in_heap(filling, part.link, counts.num_filling, fills_at(part, on), 0, on)
-        elif row.heap_at != OUT:
-            counts.num_filling = drop_from_heap(filling, part.link, counts.num_filling, on)
+            if loads.link[on].is_active != 0:
+                changed = leave(part, on, weight, rate, changed)
+    loads.counts[0].num_filling = renew(part, changed, loads.counts[0].num_filling)
 
 
 @kernel
