@@ -30,7 +30,7 @@ def misfit(value: object, annotation: Any) -> str | None:
     """What the parameter asks for, if `value` is not that; None if it fits or cannot be judged.
 
     Only numbers, texts, paths, truth values, lists, mappings and unions of these are judged, and
-    numbers where an object is asked for; a whole number is also a number.
+    numbers and null where an object is asked for; a whole number is also a number.
     """
     kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
     asked = [_asked(kind, value) for kind in kinds]
@@ -45,13 +45,13 @@ def whole(value: object) -> str:
 
 
 def _asked(kind: Any, value: object) -> str | None:
-    if kind is inspect.Parameter.empty:  # no hint
+    if kind in {inspect.Parameter.empty, Any, object}:  # no hint, or one that takes anything
         return None
     if kind is NoneType:
         return "null"
     if get_origin(kind) in CONTAINERS:
         return "a mapping" if get_origin(kind) in MAPPINGS else "a list"
-    number = isinstance(value, int | float)
+    number = value is None or isinstance(value, int | float)
     if number and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
         return "a section with a _target_, or a choice of its group"
     return PLAIN.get(kind)

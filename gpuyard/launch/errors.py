@@ -193,9 +193,19 @@ def _hydra_lines(error: BaseException) -> list[str]:
     for line in str(error).splitlines():
         if line.startswith("Config search path"):
             break
-        if line.strip() and not line.startswith("To append to your config use"):
+        if line.strip() and not line.startswith("To append to your "):
             kept.append(line.strip())
+        group = re.search(r"override '([\w/]+)'\. No match in the defaults list", line)
+        if group is not None and (programs := _programs_with(group[1])):
+            kept.append(f"{group[1]} is no choice of this program; it is one of {programs}")
     return kept
+
+
+def _programs_with(group: str) -> str:
+    """The programs that let a file of `group` be chosen, by name; empty if none does."""
+    files = sorted(CONF.glob("*.yaml"))
+    choice = f"\n  - {group}:"
+    return ", ".join(each.stem for each in files if choice in each.read_text(encoding="utf-8"))
 
 
 def _likeness(wanted: str, key: str) -> float:

@@ -96,7 +96,7 @@ def node_cells(rows: NodeRows, columns: Columns) -> NodeCells:
         names = [wanted] if isinstance(wanted, str) else list(wanted)
         if not names or (len(names) > 1 and key not in JOINED):
             raise TopologyError(f"topology.columns.{key} is {names}; name one column")
-        places[key] = tuple(rows.column(str(name)) for name in names)
+        places[key] = tuple(rows.column(str(name), f"topology.columns.{key}") for name in names)
     _check_keys(places)
     return NodeCells(rows, places)
 
@@ -306,7 +306,8 @@ def _gpus_of_groups(
     rows: NodeRows, date: str, date_column: str, total_column: str
 ) -> dict[str, int]:
     """GPUs of each virtual cluster on the day; checked against the file's own total."""
-    day, total = rows.column(date_column), rows.column(total_column)
+    day = rows.column(date_column, "topology.date_column")
+    total = rows.column(total_column, "topology.total_column")
     days = [rows.text(row, day) for row in range(len(rows.rows))]
     if date not in days:
         raise TopologyError(

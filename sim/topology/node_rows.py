@@ -89,8 +89,8 @@ class NodeRows:
     rows: list[list[str]]
     lines: list[int]  # (N,) 1-based line at which each row starts
 
-    def column(self, name: str) -> int:
-        """Place of the column called `name`.
+    def column(self, name: str, key: str = "") -> int:
+        """Place of the column called `name`, as the configuration says at `key`.
 
         Raises:
             TopologyError: if it is absent, with the nearest name, or there twice.
@@ -100,8 +100,8 @@ class NodeRows:
         if name in self.header:
             raise TopologyError(f"{self.path}, line 1: two columns are called '{name}'; rename one")
         raise TopologyError(
-            f"{self.path}, line 1: no column '{name}'{nearest(name, self.header)}; "
-            f"the file has: {', '.join(self.header)}"
+            f"{self.path}, line 1: no column '{name}'{f' ({key})' * bool(key)}"
+            f"{nearest(name, self.header)}; the file has: {', '.join(self.header)}"
         )
 
     def text(self, row: int, column: int) -> str:

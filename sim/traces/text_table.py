@@ -31,9 +31,9 @@ def checked_columns(
     return given
 
 
-def checked_delimiter(given: str) -> str:
+def checked_delimiter(given: object) -> str:
     """The sign that `given`, a sign or a word of DELIMITERS, means; TraceError: it is neither."""
-    sign = DELIMITERS.get(given, given)
+    sign = DELIMITERS.get(str(given), str(given))
     if len(sign) != 1 or sign in '\r\n"':
         raise TraceError(
             f"workload.reader.delimiter is {given!r}; give one sign, or one of "

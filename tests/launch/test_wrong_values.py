@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,8 @@ def told(folder: Path, *words: str) -> str:
         ("workload.window=5", "workload.window is 5; it must be a mapping"),
         ("workload.rules=5", "workload.rules is 5; it must be a section with a _target_"),
         ("workload.reader=5", "workload.reader is 5; it must be a section with a _target_"),
+        ("workload.reader=null", "workload.reader is None; it must be a section with a _target_"),
+        ("workload.reader.delimiter=null", "workload.reader.delimiter is None; give one sign"),
         ("workload.exclude_vcs=lang", "workload.exclude_vcs is 'lang'; it must be a list"),
         ("workload.rules.ignore=demands", "rules.ignore is 'demands'; give a list, like [demands]"),
         ("+workload.rules.models.a=[b]", "rules.models.a is ['b']; give one name of a model"),
@@ -158,6 +161,12 @@ def test_what_nobody_would_read(tmp_path: Path, words: tuple[str, ...], message:
     assert message in told(tmp_path, *words)
 
 
+def test_a_choice_of_another_program_is_not_to_be_added(tmp_path: Path):
+    done = run_program(["-m", "gpuyard", "learn", "encoder=flat"], cwd=tmp_path)
+    assert done.returncode == 1 and "use +" not in done.stderr, done.stderr
+    assert "encoder is no choice of this program; it is one of train" in done.stderr
+
+
 def test_a_sweep_reads_another_folder_than_a_run(tmp_path: Path):
     words = ["simulate", "workload.num_jobs=20", "hydra.run.dir=x", "-m"]
     done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
@@ -183,5 +192,6 @@ def test_a_placer_that_the_scheduler_does_not_ask_is_told(tmp_path: Path):
     assert done.returncode == 0 and "placer=packed is not read: the scheduler" in done.stderr
 
 
-def test_a_parameter_without_a_hint_takes_any_number():
-    assert misfit(3.5, inspect.Parameter.empty) is None
+@pytest.mark.parametrize("hint", [inspect.Parameter.empty, Any, object])
+def test_a_parameter_without_a_hint_takes_any_value(hint: object):
+    assert misfit(3.5, hint) is None and misfit(None, hint) is None

@@ -124,7 +124,7 @@ def test_rows_that_stand_for_several_servers(tmp_path: Path):
         ("s1,64000,2048,2", "s1,64000,2048,two", "line 3, column 'gpu': 'two' is not a number"),
         ("s1,64000,2048,2", "s1,64000,2048,1_2", "line 3, column 'gpu': '1_2' is not a number"),
         ("8,V", "8,", "line 4, column 'model': '' is blank; give the GPU type"),
-        ("model", "modle", "line 1: no column 'model'; did you mean 'modle'"),
+        ("model", "modle", "'model' (topology.columns.gpu_type); did you mean 'modle'"),
         ("mem", "sn", "line 1: two columns are called 'sn'"),
         ("s2,96000", "s2", "line 4: 4 fields, the header has 5"),
         ("s2", "s\udcff", "line 4: byte 0xff is not UTF-8"),
