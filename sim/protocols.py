@@ -43,7 +43,11 @@ class Scheduler(Protocol):
 
 
 class Placer(Protocol):
-    """Chooses GPUs for one gang among usable slots."""
+    """Chooses GPUs for one gang among usable slots.
+
+    Of a job that asks for part of a GPU these are the ones with least left over, empty ones where
+    no other has room; with `chooses_parts = True` all with room for the part.
+    """
 
     @property
     def name(self) -> str:

@@ -43,10 +43,12 @@ def place_alone(
     """The placer's choice among GPUs that the job has to itself, or the part it asks for.
 
     A job that asks for part of a GPU goes where least is left over (best fit), and opens an empty
-    GPU only where no other has room. None if the job should wait.
+    GPU only where no other has room; a placer with `chooses_parts` is offered all of these at once.
+    None if the job should wait.
     """
     gang = int(view.jobs.num_gpus[job])
-    tight = occupancy.tightest(view, job)
+    chooses = getattr(placer, "chooses_parts", False)
+    tight = None if chooses else occupancy.tightest(view, job)
     gpus = None if tight is None else placed(placer, gang, tight, rng)
     return placed(placer, gang, occupancy.exclusive(view, job), rng) if gpus is None else gpus
 

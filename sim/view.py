@@ -374,11 +374,12 @@ class Slots:
     usable_per_server: IntArray  # (S,) usable GPUs of each server
     most_per_server: IntArray  # (S,) such GPUs if every server that is up were empty
     tenants: IntArray  # (G,) jobs on each GPU now
+    gpu_milli: IntArray  # (G,) thousandths promised to them
     cost: (
         FloatArray  # (G,) predicted slow-down (self x worst victim) of a worker there; 1 if unknown
     )
     # For placers that judge the job and not its gang alone. The view is as the decision began:
-    # who was started or suspended in it since shows in `usable` and `tenants` alone.
+    # who was started or suspended in it since shows in `usable`, `tenants`, `gpu_milli` alone.
     view: ClusterView
     job: int
 

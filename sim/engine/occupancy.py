@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import GpuYardError
 from sim.jobs import WHOLE_GPU_MILLI, ask_of
 from sim.kernel.allocation import (
@@ -207,6 +207,7 @@ class Occupancy:
             usable_per_server=per_server,
             most_per_server=np.array(most),
             tenants=self.tenants,
+            gpu_milli=read_only(self._allocation.gpu["milli"]),
             cost=cost,
             view=view,
             job=job,

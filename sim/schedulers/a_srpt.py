@@ -297,6 +297,7 @@ def _empty(view: ClusterView, job: int) -> Slots:
         usable_per_server=np.array(topology.gpus_per_server),
         most_per_server=np.array(topology.gpus_per_server),
         tenants=np.zeros(topology.num_gpus, dtype=np.int64),
+        gpu_milli=np.zeros(topology.num_gpus, dtype=np.int64),
         cost=np.ones(topology.num_gpus),
         view=view,
         job=job,

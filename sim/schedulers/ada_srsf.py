@@ -1,5 +1,7 @@
 """Ada-SRSF: least predicted service first; jobs over several servers keep apart on NICs."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
@@ -116,6 +118,7 @@ class _Admitting:
 
     def __init__(self, placer: Placer, view: ClusterView, nics: _Nics, limit: float) -> None:
         self.name, self.needs = placer.name, placer.needs
+        self.chooses_parts = getattr(placer, "chooses_parts", False)
         self.nics = nics
         self.held_back = False  # whether a NIC was why the last job got nothing
         self._placer = placer
@@ -132,12 +135,10 @@ class _Admitting:
             return gpus
         # A server that holds the whole gang needs no NIC.
         shut = closed & (slots.usable_per_server < gang)
-        rest = Slots(
-            **{
-                **vars(slots),
-                "usable": slots.usable & ~shut[self._server],
-                "usable_per_server": np.where(shut, 0, slots.usable_per_server),
-            }
+        rest = replace(
+            slots,
+            usable=slots.usable & ~shut[self._server],
+            usable_per_server=np.where(shut, 0, slots.usable_per_server),
         )
         gpus = self._placer.place(gang, rest, rng)
         if gpus is not None and self._admits(gpus, closed):

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
+from sim.arrays import IntArray
 from sim.engine.occupancy import ANY_SPEED, Occupancy
+from sim.jobs import ANY_TYPE, Demands
 from sim.placers.by_room import FirstFit
 from sim.protocols import Sharing
 from sim.run import Run
 from sim.schedulers.orders import Fifo
 from sim.sharing import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
-from sim.view import Signal
+from sim.view import Signal, Slots
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
@@ -84,3 +86,40 @@ def test_costs_and_speeds_of_a_mix():
     # Speeds together: 1/3 + 1/4 + 1/2.5 = 0.98; 1/3 + 1/1.5 = 1; an empty GPU always counts.
     assert seen[1] == ([False, True, True], [2])
     assert seen[2] == ([[1, -1, -1], [-1] * 3, [-1] * 3], [1, 0, 0])
+
+
+class LeastFragments:
+    """One GPU a job: where least is left over that is too little for another 500 (FGD, ATC'23)."""
+
+    name, needs, chooses_parts = "least_fragments", Signal.NONE, True
+    usual_milli = 500
+
+    def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
+        del gang, rng
+        gpus, left = np.flatnonzero(slots.usable), 1000 - slots.gpu_milli
+        wanted = slots.view.jobs.demands.gpu_milli[slots.job]
+        before, after = (np.where(x < self.usual_milli, x, 0) for x in (left, left - wanted))
+        return gpus[[np.argmin((after - before)[gpus])]] if len(gpus) else None
+
+
+class Tightest(LeastFragments):
+    name, chooses_parts = "tightest", False
+
+
+@pytest.mark.parametrize("sharing", [NoSharing(), FallbackSharing()])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_placer_may_choose_the_gpu_of_a_part(sharing: Sharing, asked: bool):
+    """A, D, E ask for half a GPU, B for .1, C for .3; `asked`: on a copy of the state."""
+
+    def gpus_of(placer: LeastFragments) -> list[int]:
+        fifo = Fifo(placer=placer, sharing=sharing, skip_blocked=False)
+        milli, none = np.array([500, 100, 300, 500, 500]), np.zeros(5, dtype=np.int64)
+        demands = Demands(milli, none, none, np.full(5, ANY_TYPE))
+        trace = [Job(0, 1, 10)] * 5
+        yard = world(trace, cluster(1, 3), traits={"demands": demands}, max_tenants=4)
+        run = play(yard, Scripted(fifo.decide, needs=fifo.needs) if asked else fifo)
+        return [gpus[0] for _, _, gpus in gantt(run).values()]
+
+    assert gpus_of(Tightest()) == [0, 0, 0, 1, 1]
+    # B and C spare the other half of GPU 0 for D; on GPU 1, E would leave .1 that is of no use.
+    assert gpus_of(LeastFragments()) == [0, 1, 1, 0, 2]
