@@ -1,8 +1,8 @@
 """The kinds of actions: their numbers, what they are called, what they order.
 
-A new kind is one entry of `KINDS` and one function that writes down what it orders (`order`); its
-rows of the observation (`marl.env`), which say where it is legal; and for a network to choose it
-its score, in torch (`marl.policy`) and in compiled code (`marl.policy`): CONTRIBUTING.md.
+A new kind is one entry of `KINDS` and one function that writes down what it orders (`ORDERS`); its
+rows of the observation (`marl.env.observe.SEES`), which say where it is legal; and for a network to
+choose it its score, in torch and in compiled code (`marl.policy`): CONTRIBUTING.md.
 """
 
 import math
@@ -21,6 +21,7 @@ from sim.kernel.step import LEGAL, apply_decision
 from sim.scoring.room import place
 from sim.scoring.scratch import Scratch
 from sim.scoring.suspending import best_room, place_in_room
+from sim.scoring.table import Column, OfSuspension
 from sim.scoring.window import begin_gang
 
 T = TypeVar("T", bound=np.generic)
@@ -32,6 +33,10 @@ class Kind:
 
     axes: tuple[str, ...]  # what its numbers run over, see `Sizes`; the last runs fastest
     told: str  # in words, given a place on each axis
+    # Of a kind that agents have only if one of their rules, a flag, says so.
+    rule: str = ""
+    rows: str = ""  # its array of observations, one row an action
+    columns: type[Column] = Column  # of that array
 
 
 START, FORWARD, SUSPEND, WAIT = range(4)
@@ -41,9 +46,13 @@ TIE = 4  # decimals that tell the scores of two actions apart
 KINDS = (
     Kind(("window", "servers", "modes"), "start job {} of the window from server {} in mode {}"),
     Kind(("window", "partitions"), "forward job {} of the window to partition {}"),
-    Kind(("window", "rooms"), "suspend others for job {} of the window in partition {}"),
+    Kind(
+        ("window", "partitions"), "suspend others for job {} of the window in partition {}",
+        "suspends", "suspensions", OfSuspension,
+    ),
     Kind((), "wait"),
-)
+)  # fmt: skip
+ROUTINES = 2 + 2 * len(KINDS)  # see `marl.env.playing`
 MOST_AXES = max(len(kind.axes) for kind in KINDS)
 
 
@@ -54,12 +63,13 @@ class Sizes:
     window: int
     servers: int
     partitions: int
-    rooms: int = 0  # partitions in which jobs may be suspended for others: all, or none
+    ruled: tuple[int, ...] = ()  # kinds that there are because of a rule
     modes: int = MODES
 
     def shape(self, kind: int) -> tuple[int, ...]:
-        """Of the actions of a kind; () where there is but one."""
-        return tuple(int(getattr(self, axis)) for axis in KINDS[kind].axes)
+        """Of the actions of a kind; () where there is but one, the last 0 where there are none."""
+        shape = tuple(int(getattr(self, axis)) for axis in KINDS[kind].axes)
+        return (*shape[:-1], 0) if KINDS[kind].rule and kind not in self.ruled else shape
 
     def first(self, kind: int) -> int:
         """The first action of a kind; how many actions there are for `len(KINDS)`."""
@@ -115,9 +125,7 @@ def decode(table: IntArray, action: int) -> Chosen:
 
 
 @kernel
-def order(
-    scratch: Scratch, memory: Memory, by_worker: bool, chosen: Chosen, make_room: int
-) -> None:
+def order(scratch: Scratch, memory: Memory, by_worker: bool, chosen: Chosen, address: int) -> None:
     """Write down what an action orders; one that waits orders nothing.
 
     Args:
@@ -125,7 +133,7 @@ def order(
         memory: changed; its window is that of the agent of the turn.
         by_worker: whether a start places one worker of its gang.
         chosen: the action.
-        make_room: address of `order_suspension`, compiled where agents may suspend alone.
+        address: that of the function of ORDERS; 0: there is none.
     """
     turn = memory.turn[0]
     turn.preempts = 0
@@ -135,8 +143,8 @@ def order(
         _order_start(scratch, memory, by_worker, chosen)
     elif chosen.kind == FORWARD:
         _order_forward(memory, chosen)
-    elif chosen.kind == SUSPEND:
-        tell(make_room, scratch, memory, chosen.row, chosen.what)
+    elif address != 0:
+        tell(address, scratch, memory, chosen.row, chosen.what)
 
 
 @kernel
@@ -199,6 +207,10 @@ def order_suspension(scratch: Scratch, memory: Memory, row: int, m: int) -> None
     if m != turn.agent:
         _order_forward(memory, Chosen(FORWARD, row, m, 0))
     _write_start(scratch, memory, job)
+
+
+# Of the kinds that have a rule, compiled where it holds alone: (scratch, memory, row, what).
+ORDERS = {SUSPEND: order_suspension}
 
 
 @kernel

@@ -1,7 +1,7 @@
 """What agents may do and see: sizes of an observation, numbers of actions, sight of links."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from sim.scoring.table import (
     OfPair,
     OfPeer,
     OfServer,
-    OfSuspension,
 )
 from sim.topology.topology import Inside, Topology
 from sim.view import ClusterView, Signal
@@ -33,9 +32,6 @@ Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]
 
 GANG, WORKER = "gang", "worker"  # what one action places
 GRANULARITIES = (GANG, WORKER)
-
-
-FLAGS = ("only_placeable", "sharing", "alone", "blind_peers", "links", "suspends", "datacenter")
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ class CodecRules:
         if self.granularity not in GRANULARITIES:
             known = " or ".join(GRANULARITIES)
             raise ValueError(f"rules.granularity is {self.granularity!r}; it must be {known}")
-        for key in FLAGS:
+        for key in (each.name for each in fields(self) if each.type is bool):
             value = getattr(self, key)
             if type(value) is not bool:
                 raise ValueError(f"rules.{key} is {value!r}; it must be true or false")
@@ -145,14 +141,14 @@ class Layout:
     gpus_per_server: int
     racks: int
     partitions: int
-    rooms: int = 0  # partitions in which jobs may be suspended for others: M, or none
+    ruled: tuple[int, ...] = ()  # kinds of actions that there are because of a rule
     graphs: int = 0  # partitions whose GPUs and servers observations hold: M, or none
     edges: int = 0  # E inside a server, padded; 0: observations hold no links
 
     @cached_property
     def sizes(self) -> Sizes:
         """What actions run over."""
-        return Sizes(self.window, self.servers, self.partitions, self.rooms)
+        return Sizes(self.window, self.servers, self.partitions, self.ruled)
 
     @cached_property
     def starts(self) -> int:
@@ -182,16 +178,13 @@ class Layout:
             "forwards": (w, m, len(OfForward)),
             "context": (len(OfContext),),
             "action_mask": (self.actions,),
-            **self.room_shapes(),
+            **{
+                KINDS[kind].rows: (*self.sizes.shape(kind), len(KINDS[kind].columns))
+                for kind in self.ruled
+            },
             **self.graph_shapes(),
             **self.link_shapes(),
         }
-
-    def room_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of what `rules.suspends` adds; nothing without."""
-        if self.rooms == 0:
-            return {}
-        return {"suspensions": (self.window, self.rooms, len(OfSuspension))}
 
     def graph_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what `rules.datacenter` adds, partition by partition; nothing without."""
@@ -231,7 +224,7 @@ def layout_for(
         gpus_per_server=int(topology.gpus_per_server.max()),
         racks=max(racks),
         partitions=most,
-        rooms=most if rules.suspends else 0,
+        ruled=tuple(k for k, kind in enumerate(KINDS) if kind.rule and getattr(rules, kind.rule)),
         graphs=most if rules.datacenter else 0,
         edges=0 if graph is None else graph.ends.shape[1],
     )

@@ -50,7 +50,7 @@ class Memory(Handle):
     waited: IntArray  # (M,) 1: has waited since it last got a job
     pressed: IntArray  # (M,) 1: has waited though nothing runs, and has to start a job
     busy: IntArray  # (M,) scratch: 1: a job waits there
-    sent: IntArray  # (J,) epoch in which a job was last forwarded: it stays for the rest of it
+    sent: IntArray  # (J,) epoch in which a job was last forwarded
     window: IntArray  # (W,) jobs that the agent of this turn sees
     mask: npt.NDArray[np.int8]  # (A,) what it may do
     begun_gpus: IntArray  # (N,) of the gang that has been begun
@@ -67,6 +67,12 @@ class Memory(Handle):
     share: FloatArray  # (J,) of its work that it had done then; NaN once it has left
     gathered_delay_s: FloatArray  # (M,) since last taken
     gathered_progress: FloatArray  # (M,)
+
+
+@kernel
+def is_sent(memory: Memory, job: int) -> bool:
+    """Whether a job was forwarded in this epoch: it stays for the rest of it."""
+    return bool(memory.sent[job] == memory.turn[0].epoch)
 
 
 def make_memory(

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from marl.env.actions import EXCLUSIVE, MODES, SHARED
+from marl.env.actions import EXCLUSIVE, MODES, SHARED, SUSPEND
+from marl.env.memory import Memory, is_sent
 from sim.arrays import FloatArray, IntArray
 from sim.handle import Handle, one_by_one
 from sim.jit import kernel
@@ -73,6 +74,24 @@ class Buffers(Handle):
     all_gpus: FloatArray  # these three are empty but for agents that see the whole datacenter
     all_servers: FloatArray
     all_racks: IntArray
+
+
+@kernel
+def blank(buffers: Buffers) -> None:
+    """Make them all zero."""
+    buffers.jobs[:] = 0.0
+    buffers.gpus[:] = 0.0
+    buffers.servers[:] = 0.0
+    buffers.server_rack[:] = 0
+    buffers.pairs[:] = 0.0
+    buffers.peers[:] = 0.0
+    buffers.forwards[:] = 0.0
+    buffers.suspensions[:] = 0.0
+    buffers.context[:] = 0.0
+    buffers.all_gpus[:] = 0.0
+    buffers.all_servers[:] = 0.0
+    buffers.all_racks[:] = 0
+    buffers.action_mask[:] = 0
 
 
 @kernel
@@ -192,26 +211,34 @@ def observe_agent(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) 
 
 
 @kernel
-def observe_rooms(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) -> int:
-    """Fill `suspensions` and their part of the mask; the number of legal ones.
+def observe_rooms(
+    scratch: Scratch, memory: Memory, buffers: Buffers, own: int, first: int, most: int,
+    pressed: int,
+) -> int:  # fmt: skip
+    """Fill `suspensions` and their part of the mask; arguments and result as SEES says.
 
-    `observe_agent` comes first. None are legal where only starts are.
+    None are legal where only starts are, nor is one elsewhere for a job sent in this epoch.
     """
-    width, partitions = buffers.suspensions.shape[0], buffers.suspensions.shape[1]
-    first, legal = len(buffers.action_mask) - 1 - width * partitions, 0
+    partitions, legal = buffers.suspensions.shape[1], 0
     for w in range(scratch.scalars[0].num_window):
-        if limits.pressed and buffers.jobs[w, OfJob.CAN_START] > 0.0:
+        if pressed != 0 and buffers.jobs[w, OfJob.CAN_START] > 0.0:
             return 0
     scratch.here[0].shared = EXCLUSIVE
     for w in range(scratch.scalars[0].num_window):
         job = scratch.waiting[scratch.window[w]].job
-        may_go = not limits.alone and scratch.state.job[job].forwards < limits.max_forwards
+        may_go = scratch.state.job[job].forwards < most and not is_sent(memory, job)
         for m in range(len(scratch.partition)):
             if may_make_room(scratch, job, own, m, may_go) and best_room(scratch, job, own, m) >= 0:
                 copy_to(scratch.suspension, buffers.suspensions[w, m])
                 buffers.action_mask[first + w * partitions + m] = 1
                 legal += 1
     return legal
+
+
+# What fills the rows of the kinds of actions that have a rule, and their part of the mask, where it
+# holds: (scratch, memory, buffers, own partition, first action of the kind, forwards that a job may
+# make, whether it has to start a job), the number of legal ones. `observe_agent` comes first.
+SEES = {SUSPEND: observe_rooms}
 
 
 @kernel

@@ -10,26 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.env.actions import (
-    FORWARD,
-    START,
-    SUSPEND,
-    WAIT,
-    carry_out,
-    decode,
-    order,
-    order_suspension,
-)
-from marl.env.memory import NOBODY, Memory, gather
+from marl.env.actions import FORWARD, KINDS, ORDERS, START, WAIT, carry_out, decode, order
+from marl.env.memory import NOBODY, Memory, gather, is_sent
 from marl.env.observe import (
+    SEES,
     Begun,
     Buffers,
     Limits,
     begin_turn,
+    blank,
     hide_peers,
     observe_agent,
     observe_next_worker,
-    observe_rooms,
 )
 from sim.arrays import IntArray
 from sim.compiling import Routine, write_addresses
@@ -45,7 +37,8 @@ from sim.scoring.window import begin_gang, refresh
 TURN = -1  # an agent is to act; the other ends of `play_on` are OVER, STUCK and FULL
 
 
-SEE, NEXT_WORKER, SEE_ROOMS, MAKE_ROOM = range(4)  # in Play.routine
+# In Play.routine, the last two of each kind of action that a rule allows: of SEES, of ORDERS.
+SEE, NEXT_WORKER, SEE_KIND, ORDER_KIND = 0, 1, 2, 2 + len(KINDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +46,7 @@ class Play(Handle):
     """One run under the rules of the world: its state, the driver's memory, what is seen."""
 
     scratch: Scratch  # holds the run's state
-    routine: IntArray  # (4,) addresses (`sim.handle`) of these
+    routine: IntArray  # (ROUTINES,) addresses (`sim.handle`) of these
     memory: Memory
     buffers: Buffers  # what the agent of this turn sees
     racks: IntArray  # (S,) of the servers in `state.own`, numbered from 0 within each partition
@@ -111,41 +104,17 @@ def is_idle(state: State, agent: int) -> bool:
 
 
 @kernel
-def _blank(buffers: Buffers) -> None:
-    buffers.jobs[:] = 0.0
-    buffers.gpus[:] = 0.0
-    buffers.servers[:] = 0.0
-    buffers.server_rack[:] = 0
-    buffers.pairs[:] = 0.0
-    buffers.peers[:] = 0.0
-    buffers.forwards[:] = 0.0
-    buffers.suspensions[:] = 0.0
-    buffers.context[:] = 0.0
-    buffers.all_gpus[:] = 0.0
-    buffers.all_servers[:] = 0.0
-    buffers.all_racks[:] = 0
-    buffers.action_mask[:] = 0
-
-
-@kernel
-def _keep_sent(play: Play, agent: int) -> int:
-    """Make what hands on jobs that were sent in this epoch illegal; how much of that was legal."""
-    scratch, memory, buffers, kept = play.scratch, play.memory, play.buffers, 0
-    width, rooms = play.numbers[FORWARD, 2], play.numbers[SUSPEND, 2]
+def _keep_sent(play: Play) -> int:
+    """Make forwards of jobs that were sent in this epoch illegal; how many of them were legal."""
+    scratch, buffers, kept, width = play.scratch, play.buffers, 0, play.numbers[FORWARD, 2]
     for row in range(scratch.scalars[0].num_window):
-        if memory.sent[scratch.waiting[scratch.window[row]].job] != memory.turn[0].epoch:
+        if not is_sent(play.memory, scratch.waiting[scratch.window[row]].job):
             continue
         first = play.numbers[FORWARD, 0] + row * width
         for m in range(width):
             kept += buffers.action_mask[first + m]
             buffers.action_mask[first + m] = 0
             buffers.forwards[row, m, OfForward.LEGAL] = 0.0
-        first = play.numbers[SUSPEND, 0] + row * rooms
-        for m in range(rooms):
-            if m != agent:
-                kept += buffers.action_mask[first + m]
-                buffers.action_mask[first + m] = 0
-                buffers.suspensions[row, m] = 0.0
     return kept
 
 
@@ -175,9 +144,17 @@ def _see_next_worker(play: Play, agent: int) -> int:
 
 
 @kernel
-def _see_rooms(play: Play, agent: int) -> int:
-    """Fill what could be suspended; how many actions of that kind are legal."""
-    return int(observe_rooms(play.scratch, agent, _limits(play, agent), play.buffers))
+def _see_kinds(play: Play, agent: int) -> int:
+    """Fill what belongs to kinds of actions that a rule allows; how many of these are legal."""
+    limits, legal = _limits(play, agent), 0
+    most = 0 if limits.alone else limits.max_forwards
+    for kind in range(len(play.numbers) - 1):
+        sees, first = play.routine[SEE_KIND + kind], play.numbers[kind, 0]
+        if sees != 0:
+            legal += count(
+                sees, play.scratch, play.memory, play.buffers, agent, first, most, limits.pressed
+            )
+    return legal
 
 
 @kernel
@@ -186,7 +163,7 @@ def _see(play: Play, agent: int, silent: bool) -> int:
     scratch, memory, buffers = play.scratch, play.memory, play.buffers
     turn, part = memory.turn[0], scratch.state.partition[agent]
     begin_turn(scratch, agent)
-    _blank(buffers)
+    blank(buffers)
     for i in range(part.last_own - part.first_own):
         buffers.server_rack[i] = play.racks[part.first_own + i]
     for m in range(min(len(buffers.all_racks), len(scratch.partition))):
@@ -196,9 +173,7 @@ def _see(play: Play, agent: int, silent: bool) -> int:
     if turn.begun == 0 or silent:
         begin_gang(scratch, memory.begun_gpus[:0])
         legal = observe_agent(scratch, agent, _limits(play, agent), buffers)
-        if play.numbers[SUSPEND, 2] > 0:
-            legal += count(play.routine[SEE_ROOMS], play, agent)
-        legal -= _keep_sent(play, agent)
+        legal += _see_kinds(play, agent) - _keep_sent(play)
     else:
         legal = count(play.routine[NEXT_WORKER], play, agent)
     if play.blind_peers:
@@ -234,9 +209,10 @@ def routines(play: Play) -> list[Routine]:
     found = [Routine(SEE, _see, count, (play,), 2)]
     if play.by_worker:
         found.append(Routine(NEXT_WORKER, _see_next_worker, count, (play,), 1))
-    if play.numbers[SUSPEND, 2] > 0:
-        found.append(Routine(SEE_ROOMS, _see_rooms, count, (play,), 1))
-        found.append(Routine(MAKE_ROOM, order_suspension, tell, (play.scratch, play.memory), 2))
+    ordered = play.scratch, play.memory
+    for kind in (each for each in SEES if play.numbers[each, 0] < play.numbers[each + 1, 0]):
+        found.append(Routine(SEE_KIND + kind, SEES[kind], count, (*ordered, play.buffers), 4))
+        found.append(Routine(ORDER_KIND + kind, ORDERS[kind], tell, ordered, 2))
     return found
 
 
@@ -301,7 +277,7 @@ def choose(play: Play, action: int) -> None:
     memory = play.memory
     agent = memory.turn[0].agent
     chosen = decode(play.numbers, action)
-    order(play.scratch, memory, play.by_worker != 0, chosen, play.routine[MAKE_ROOM])
+    order(play.scratch, memory, play.by_worker != 0, chosen, play.routine[ORDER_KIND + chosen.kind])
     if chosen.kind == WAIT:
         _wait(play, agent)
 

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from marl.env.actions import Sizes
+from marl.env.actions import KINDS, ROUTINES, Sizes
 from marl.env.layout import WORKER, CodecRules, Layout, LinkSight, Observation
 from marl.env.memory import Memory, make_memory
 from marl.env.observe import Buffers
@@ -18,7 +18,8 @@ from sim.view import ClusterView, state_of
 
 FIXED = ("state", "job", "belief")  # of the scratch: forks keep them, or have their own state
 # Axes of what these rules do not show.
-ABSENT = {"suspensions": 3, "all_gpus": 4, "all_servers": 3, "all_racks": 2}
+ABSENT = {each.rows: len(each.axes) + 1 for each in KINDS if each.rule}
+ABSENT |= {"all_gpus": 4, "all_servers": 3, "all_racks": 2}
 # The others are float32.
 DTYPES = {"server_rack": np.int64, "all_racks": np.int64, "action_mask": np.int8}
 
@@ -45,7 +46,7 @@ def make_play(
     scratch = _scratch(view, rules)
     return Play(
         scratch=scratch,
-        routine=np.zeros(4, dtype=np.int64),
+        routine=np.zeros(ROUTINES, dtype=np.int64),
         memory=make_memory(
             jobs=len(jobs),
             partitions=view.num_partitions,

@@ -1,13 +1,14 @@
 """The driver of turns: forks, many runs side by side, actions, what is refused."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from marl.env.actions import FORWARD, KINDS, START, WAIT, Sizes, decode
+from marl.env.actions import FORWARD, KINDS, ORDERS, START, SUSPEND, WAIT, Sizes, decode
 from marl.env.layout import WORKER, CodecRules, layout_for
+from marl.env.observe import SEES, Buffers
 from marl.env.scheduling_env import SchedulingEnv
 from marl.env.turns import SideBySide, Turns
 from marl.env.world import World
@@ -215,6 +216,17 @@ def test_numbers_of_actions_and_what_they_are_called():
     assert sizes.told(sizes.action(FORWARD, 3, 1)) == "forward job 3 of the window to partition 1"
     assert sizes.told(sizes.action(WAIT)) == "wait"
     assert sizes.told(33) == "there are 33 actions"
+
+
+def test_a_kind_that_a_rule_allows_is_whole_and_costs_no_number_without_it():
+    optional = [kind for kind, each in enumerate(KINDS) if each.rule]
+    assert set(SEES) == set(ORDERS) == set(optional) == {SUSPEND}
+    assert {KINDS[kind].rule for kind in optional} <= {each.name for each in fields(CodecRules)}
+    assert {KINDS[kind].rows for kind in optional} <= {each.name for each in fields(Buffers)}
+    sizes = Sizes(window=4, servers=3, partitions=2, ruled=(SUSPEND,))
+    assert (sizes.first(SUSPEND), sizes.first(WAIT)) == (32, 40)
+    assert tuple(decode(sizes.table(), 33 + 2 * 3)) == (SUSPEND, 3, 1, 0)
+    assert replace(sizes, ruled=()).shape(SUSPEND) == (4, 0)
 
 
 def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
