@@ -128,9 +128,9 @@ def refuse_unread_additions(
         else:  # a choice may set keys that are there; of a program's own groups Hydra takes no `+`
             unread = name not in groups or key in config
         if unread:
-            known = [*groups, *_dotted(config)]
             own = re.compile(rf"{re.escape(key)}(\.|$)")
-            hint = " ".join(_suggestion(key, [other for other in known if not own.match(other)]))
+            known = [name for name in (*groups, *_dotted(config)) if not own.match(name)]
+            hint = " ".join(_elsewhere(key) or _suggestion(key, known))
             raise ConfigError(f"{override.input_line}: nothing reads the key {key!r}. {hint}")
 
 
@@ -196,16 +196,16 @@ def _hydra_lines(error: BaseException) -> list[str]:
         if line.strip() and not line.startswith("To append to your "):
             kept.append(line.strip())
         group = re.search(r"override '([\w/]+)'\. No match in the defaults list", line)
-        if group is not None and (programs := _programs_with(group[1])):
-            kept.append(f"{group[1]} is no choice of this program; it is one of {programs}")
+        kept += [] if group is None else _elsewhere(group[1])
     return kept
 
 
-def _programs_with(group: str) -> str:
-    """The programs that let a file of `group` be chosen, by name; empty if none does."""
+def _elsewhere(group: str) -> list[str]:
+    """Which programs let a file of `group` be chosen, where this one does not and some do."""
     files = sorted(CONF.glob("*.yaml"))
-    choice = f"\n  - {group}:"
-    return ", ".join(each.stem for each in files if choice in each.read_text(encoding="utf-8"))
+    found = [each.stem for each in files if f"\n  - {group}:" in each.read_text(encoding="utf-8")]
+    told = f"{group} is no choice of this program; it is one of {', '.join(found)}"
+    return [told] if found else []
 
 
 def _likeness(wanted: str, key: str) -> float:

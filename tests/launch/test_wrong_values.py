@@ -151,6 +151,7 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
         (("evaluate", "rivals=true", ENTRY % "placer=packed"), "add ours=NAME"),
         (("evaluate", ENTRY % "+estimator=oracle"), "an entry does not read 'estimator'"),
         (("learn", "rules.suspends=true"), "rules.suspends=true is of a network; add learns="),
+        (("simulate", "+reward=delay"), "'reward'. reward is no choice of this program; it is one"),
         (("train", "algo=es"), "`train` takes algo=ppo; others are for `gpuyard learn`"),
         (("train", "algo.epochs=0"), "algo.epochs is 0; it must be a whole number from 1"),
         (("train", "reward=progress", "algo.gamma=1"), "reward=progress pays a job whenever it"),
