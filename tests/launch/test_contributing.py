@@ -103,9 +103,23 @@ def test_the_scheduler_shown_starts_large_gangs_first(largest_gang):
     assert run.finish_s.tolist() == [15.0, 8.0, 5.0]
 
 
+def test_the_whole_scheduler_shown_preempts_for_shorter_jobs():
+    """4 GPUs: B and C stop A at 2, of which 8 s are left; B ends at 5, C at 4, A at 13."""
+    path, code = shown("python", 1)
+    module = ModuleType("shown_scheduler")
+    exec(compile(code, path, "exec"), module.__dict__)
+    jobs = pd.DataFrame({"job_id": list("ABC"), "submit_s": [0, 2, 2], "num_gpus": [4, 2, 1]})
+    run = gpuyard.simulate(
+        jobs.assign(duration_s=[10, 3, 2]), one_server(4), module.ShortestRemaining(),
+        overrides=["estimator=oracle", "interference=none", "network=none", "restart_s=0"],
+    ).raw  # fmt: skip
+    assert run.finish_s.tolist() == [13.0, 5.0, 4.0]
+    assert run.decides == "python (shortest_remaining has rounds or placements of its own)"
+
+
 def test_the_placer_shown_takes_the_tightest_rack():
     """Racks of 4 GPUs: A takes 3 of one, so that B fits there and C does not; D takes both."""
-    path, code = shown("python", 1)
+    path, code = shown("python", 2)
     module = ModuleType("shown_placer")
     exec(compile(code, path, "exec"), module.__dict__)
     jobs = pd.DataFrame({"job_id": list("ABCD"), "submit_s": range(4), "duration_s": 100.0})
