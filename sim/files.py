@@ -191,6 +191,12 @@ def unit_for(values_s: Iterable[float]) -> TimeUnit:
     return fits[0] if fits else SECONDS
 
 
+def time_text(time_s: float) -> str:
+    """Three figures in the largest unit up to hours of which there is one."""
+    unit = unit_for([_ENOUGH * time_s])
+    return f"{time_s / unit.length_s:.3g} {unit.name}"
+
+
 def axis_unit_for(length_s: float) -> TimeUnit:
     """The unit of a time axis of this length: days from four days on."""
     if length_s >= 2 * _ENOUGH * DAYS.length_s:

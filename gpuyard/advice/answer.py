@@ -207,7 +207,8 @@ def _note(advice: Advice) -> str:
     parts = [
         f"In brackets: {advice.confidence:.0%} intervals of a bootstrap over stretches of the "
         "submissions, the same for every row. To the best: the ratio to the first row that a "
-        "cluster can run. Fairness: Jain's index of users' mean slowdowns, 1 is equal."
+        "cluster can run; it is chosen on these very jobs, which flatters it. Fairness: Jain's "
+        "index of users' mean slowdowns, 1 is equal."
     ]
     if advice.frame["bound"].any():
         parts.append(f"{BOUND.strip()} knows all durations: a bound, nobody can run it.")

@@ -37,6 +37,7 @@ OF_SCHEDULERS = {"hydra", "seed", "belief", "estimator"}  # of base.yaml: what e
 COLUMNS = ("topology", "workload", "workload.load", "agents.count", "gpus")
 COMPARISON = "comparison.csv"
 EXPERIMENT = "experiment"
+PLAYING = ("simulate", "evaluate")  # programs of which every folder should hold a result
 RESUMED = "resume="  # says how a run went on, not what it was
 NO_RULE = {  # keys that make no other scheduler, but other units, columns or files
     "seed", "window", "windows", "part", "role", *COLUMNS, "page", "figures", "figure_at_s",
@@ -148,6 +149,8 @@ def _read(folder: Path) -> Found | None:
         given = Given(folder, said)
         rows = _of_part([read_row(folder)], given)
         return Found(folder, rows, given, single=True, assumed=assumed)
+    if record.get("program") in PLAYING:
+        log.warning("%s holds no result: its run failed or goes on, and is in no table", folder)
     return None
 
 

@@ -154,7 +154,7 @@ def write_evaluation(
     }
     jct_cdf(drawn, path=folder / "jct_cdf.png", runs=lines)
     chosen = {name: ranked[name][0].timeline for name in _one_a_role(ranked)}
-    utilisation_queue(chosen, path=folder / "utilisation_queue.png", runs=lines)
+    utilisation_queue(chosen, path=folder / "utilisation_queue.png", runs=lines, of="window 0")
     runs = [outcome for found in ranked.values() for outcome in found]
     write_atomically(folder / "jobs.parquet", as_parquet(_jobs(runs)))
     rows = [outcome.row for outcome in runs]
@@ -199,21 +199,27 @@ def write_evaluation_page(
 
 
 def _ranked(outcomes: Sequence[Outcome]) -> Ranked:
-    """Runs by name (the scheduler's, and its number of agents if several), the best mean first."""
+    """Runs by name (the scheduler's, and its number of agents if several), the best mean first.
+
+    Who ran fewer windows than others comes after them, and is called so: its mean is over other
+    jobs.
+    """
     found: Ranked = {}
-    names = run_names([outcome.row.labels for outcome in outcomes])
-    for name, outcome in zip(names, outcomes, strict=True):
+    ordered = sorted(outcomes, key=lambda outcome: outcome.row.labels.window)
+    names = run_names([outcome.row.labels for outcome in ordered])
+    for name, outcome in zip(names, ordered, strict=True):
         found.setdefault(name, []).append(outcome)
-    ordered = {
-        name: sorted(found[name], key=lambda outcome: outcome.row.labels.window)
-        for name in sorted(found)
-    }
+    most = max(map(len, found.values()))
 
-    def mean_jct_s(name: str) -> float:
-        mean_s = np.mean([outcome.row.metrics["jct_mean_s"] for outcome in ordered[name]])
-        return float(np.nan_to_num(mean_s, nan=np.inf))
+    def place(name: str) -> tuple[int, float, str]:
+        mean_s = np.mean([outcome.row.metrics["jct_mean_s"] for outcome in found[name]])
+        return -len(found[name]), float(np.nan_to_num(mean_s, nan=np.inf)), name
 
-    return {name: ordered[name] for name in sorted(ordered, key=mean_jct_s)}
+    def called(name: str) -> str:
+        runs = len(found[name])
+        return name if runs == most else f"{name} ({runs} of {most} windows)"
+
+    return {called(name): found[name] for name in sorted(found, key=place)}
 
 
 def _roles(ranked: Ranked) -> dict[str, str]:
@@ -269,5 +275,5 @@ def _jobs(runs: Sequence[Outcome]) -> pd.DataFrame:
 
 
 def _means(metrics: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
-    """Mean of every key over the runs."""
-    return {key: float(np.mean([found[key] for found in metrics])) for key in metrics[0]}
+    """Mean of every key over the runs that have it, as in tables; NaN where none has."""
+    return {str(key): float(mean) for key, mean in pd.DataFrame(metrics).mean().items()}

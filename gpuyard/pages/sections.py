@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuyard.pages.page import Cell, Figure, Table, label, numbers
 from sim.arrays import FloatArray
-from sim.files import axis_unit_for, unit_for
+from sim.files import axis_unit_for, time_text, unit_for
 from sim.report.figure_studies import LearningCurve
 from sim.report.standings import Setting
 from sim.report.table_text import table_text
@@ -194,7 +194,7 @@ def jct_figure(jct_s: Mapping[str, FloatArray], look: Mapping[str, Look]) -> Fig
             "type": "scatter", "mode": "lines", "name": label(name), "line": look[name] | {
                 "shape": "hv" if len(times_s) <= MOST_POINTS else "linear"},
             "x": numbers(x_s), "y": numbers(share * 100.0, 5),
-            "customdata": [_human(value) for value in x_s.tolist()],
+            "customdata": [time_text(value) for value in x_s.tolist()],
             "hovertemplate": "%{y:.1f} % within %{customdata}",
         })  # fmt: skip
     most = max(map(len, drawn.values()))
@@ -226,11 +226,6 @@ def _curve(times_s: FloatArray) -> tuple[FloatArray, FloatArray]:
         np.linspace(0.0, 0.98, MOST_POINTS - 50, endpoint=False), np.linspace(0.98, 1.0, 50),
     ])  # fmt: skip
     return np.quantile(times_s, share), share
-
-
-def _human(time_s: float) -> str:
-    unit = unit_for([time_s * 2.0])  # the largest unit of which there is one
-    return f"{time_s / unit.length_s:.3g} {unit.name}"
 
 
 def use_figure(timelines: Mapping[str, Timeline], look: Mapping[str, Look]) -> Figure | None:

@@ -10,36 +10,16 @@ import numpy as np
 from rich.console import Group
 
 from gpuyard.reproduction.node import PAGE_FILE
-from gpuyard.reproduction.runs import write_frame
+from gpuyard.reproduction.runs import rank_rows, write_frame
 from sim.files import write_atomically
-from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.figure_studies import rank_figure
+from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.job_times import mean_interval
 from sim.report.standings import Ranking, ranking
 from sim.report.table_text import TableText, markdown, markdown_table, rich_tables
 
 if TYPE_CHECKING:
     from gpuyard.reproduction.dag_plans import Settings
-
-
-def draw_ranks(found: Ranking, *, ours: str, path: Path) -> None:
-    """Mean ranks with bars of Nemenyi's critical difference; bars that touch do not differ."""
-    places = list(range(len(found.names)))
-    figure = new_figure(8.0, 1.5 + 0.3 * len(places))
-    axes = figure.subplots()
-    half = found.critical_difference / 2
-    low, high = found.mean_ranks - half, found.mean_ranks + half
-    axes.hlines(places, low, high, color="#C8C8C8", linewidth=4)
-    colours = [COLOURS[1] if name == ours else COLOURS[0] for name in found.names]
-    axes.scatter(found.mean_ranks, places, color=colours, s=40, zorder=3)
-    axes.set_yticks(places, list(found.names))
-    axes.invert_yaxis()
-    axes.set_xlabel(
-        f"mean rank over {found.blocks} problems, 1 is best; critical difference "
-        f"{found.critical_difference:.2f}"
-    )
-    heading(axes, f"Ranks, Friedman p = {found.friedman_p:.2g}")
-    tidy(axes, grid="x")
-    save_png(figure, path)
 
 
 def draw_progress(
@@ -94,8 +74,8 @@ def write_dag_report(
     write_frame(folder / "reductions.csv", saved)
     found = _ranked(rows, methods, level)
     if found is not None:
-        write_frame(folder / "ranks.csv", _rank_rows(found))
-        draw_ranks(found, ours=ours, path=folder / "ranks.png")
+        write_frame(folder / "ranks.csv", rank_rows(found))
+        rank_figure(found, path=folder / "ranks.png", over="problems", ours=ours)
     draw_progress(rows, methods, ours=ours, path=folder / "progress.png")
     notes = _notes(saved, found, settings)
     whole = [row for row in saved if row["family"] == ALL]
@@ -186,17 +166,6 @@ def _ranked(rows: Sequence[Row], methods: Sequence[str], level: float) -> Rankin
     if scores.shape[0] < 2 or scores.shape[1] < 3:  # noqa: PLR2004  (as `ranking` asks)
         return None
     return ranking(methods, scores, level=level)
-
-
-def _rank_rows(found: Ranking) -> Table:
-    return [
-        {
-            "method": name, "mean_rank": rank, "problems": found.blocks,
-            "friedman_chi2": found.friedman_chi2, "friedman_p": found.friedman_p,
-            "critical_difference": found.critical_difference, "level": found.level,
-        }
-        for name, rank in found.rank_of.items()
-    ]  # fmt: skip
 
 
 def _notes(saved: Table, found: Ranking | None, settings: Settings) -> list[str]:

@@ -23,7 +23,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
 from gpuyard.reproduction.node import PAGE_FILE, asked, last_of_each, write_page
 from gpuyard.reproduction.runs import write_frame
-from gpuyard.training.learn import METRICS, draw_curves, ratio_of, read_curve, report
+from gpuyard.training.learn import METRICS, draw_curves, read_curve, report
 from gpuyard.training.setting import trainer_of
 from gpuyard.training.strategies import CHECKPOINT
 from sim.files import write_atomically
@@ -65,7 +65,7 @@ class Learned:
         )
         if other is self or None in logs or any(mine != its for mine, its in windows):
             return NONE
-        return ratio_of(np.subtract(*logs), confidence)
+        return mean_interval(np.subtract(*logs), confidence).exp()
 
 
 def run(launch: Launch) -> None:
@@ -173,7 +173,7 @@ def _rows(
             "seed": "all",
             "updates": sum(row["updates"] for row in rows),
             "minutes": sum(row["minutes"] for row in rows),
-            **{key: _over_seeds([row[key] for row in rows], confidence)
+            **{key: mean_interval(np.log([row[key].centre for row in rows]), confidence).exp()
                for key in ("to_begin", "to_reference", "to_first")},
             "gap_closed": mean_interval(gaps, confidence),
         },
@@ -182,11 +182,6 @@ def _rows(
 
 def _single(value: float | None) -> Interval:
     return NONE if value is None else replace(NONE, centre=value, count=1)
-
-
-def _over_seeds(ratios: Sequence[Interval], confidence: float) -> Interval:
-    """Geometric mean, with the t interval of the logs."""
-    return ratio_of(np.log([each.centre for each in ratios]), confidence)
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

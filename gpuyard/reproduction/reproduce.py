@@ -111,7 +111,8 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = lambda cell: c
         )
     done = [(p, ComparisonRow(p.labelled(row.labels), row.metrics))
             for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
-    table_console().print(_written(launch, found, done, ours))
+    lacking = f"{len(failures)} of {len(planned)} runs failed and are in no table: {FAILURES}."
+    table_console().print(_written(launch, found, done, ours, lacking * bool(failures)))
     write_curves(launch.folder, done)
     print(f"results in {launch.folder}")
 
@@ -139,12 +140,13 @@ def _written(
     found: Reproduction,
     done: Sequence[tuple[Planned, ComparisonRow]],
     ours: str | None,
+    lacking: str,
 ) -> "Group":
     """Write every table; return the one to be printed: the headline, or the league without ours."""
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in done if not p.picks]
     confidence, level = launch.config["confidence"], launch.config["level"]
     league = write_reproduction(
-        launch.folder, found, runs, ours=ours, confidence=confidence, level=level
+        launch.folder, found, runs, ours=ours, confidence=confidence, level=level, lacking=lacking
     )
     if ours is None:
         return league

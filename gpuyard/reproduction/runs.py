@@ -27,6 +27,7 @@ from gpuyard.pages.page import numbers
 from gpuyard.reproduction.plan import Planned
 from sim.errors import GpuYardError
 from sim.files import ComparisonRow, Labels, write_atomically
+from sim.report.standings import Ranking
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,16 @@ def write_frame(
     """A table as CSV, whole or not at all; what is missing is empty."""
     frame = pd.DataFrame(rows, columns=None if columns is None else list(columns))
     write_atomically(path, frame.to_csv(index=False).encode())
+
+
+def rank_rows(found: Ranking) -> list[dict[str, Any]]:
+    """Rows of ranks.csv: a scheduler or method each, with the test that is of all."""
+    test = {
+        "blocks": found.blocks, "friedman_chi2": found.friedman_chi2,
+        "friedman_p": found.friedman_p, "critical_difference": found.critical_difference,
+        "level": found.level,
+    }  # fmt: skip
+    return [{**test, "scheduler": name, "mean_rank": rank} for name, rank in found.rank_of.items()]
 
 
 def read_curves(path: Path) -> dict[str, Any]:

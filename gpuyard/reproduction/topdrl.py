@@ -42,7 +42,7 @@ from sim.report.league import LeagueRun
 from sim.report.page_table import page_markdown
 from sim.report.standings import BASELINES, correct_for_many, paired_tests
 from sim.report.summary import summarise
-from sim.report.table_text import TableText, rich_tables, write_markdown
+from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 from sim.run import Run
 from sim.simulator import simulate
 
@@ -230,15 +230,16 @@ def _rows(
 
 
 def _told(found: Interval, form: str) -> str:
-    return f"{form.format(found.centre)} [{form.format(found.low)}, {form.format(found.high)}]"
+    centre, *ends = map(form.format, found.numbers)
+    return centre if np.isnan(found.low) else f"{centre} [{', '.join(ends)}]"
 
 
 def _beside(test: Mapping[str, Any] | None) -> tuple[str, str]:
     if test is None:
         return "", ""
     p = test.get("p_holm")
-    ratio = f"{test['ratio']:.3f} [{test['low']:.3f}, {test['high']:.3f}]"
-    return ratio, "" if p is None else f"{p:.2g}"
+    ratio = Interval(test["ratio"], test["low"], test["high"], test["pairs"])
+    return ratio_text(ratio), "" if p is None else f"{p:.2g}"
 
 
 def _verdict(tests: Sequence[Mapping[str, Any]], claim: str, ours: str) -> str:

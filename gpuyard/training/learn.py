@@ -27,7 +27,7 @@ from sim.arrays import FloatArray
 from sim.errors import GpuYardError, override
 from sim.files import csv_text, write_atomically
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
-from sim.report.job_times import Interval, mean_interval
+from sim.report.job_times import mean_interval
 from sim.report.run_folder import Record
 from sim.scoring.weights import Layer, ScoreWeights
 
@@ -107,13 +107,6 @@ def draw_curves(
     save_png(figure, path)
 
 
-def ratio_of(logs: FloatArray, confidence: float) -> Interval:
-    """Geometric mean of ratios whose logarithms are given (n,), with the t interval of the logs."""
-    told = mean_interval(logs, confidence)
-    centre, low, high = np.exp([told.centre, told.low, told.high]).tolist()
-    return Interval(centre, low, high, told.count)
-
-
 def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str, Any]:
     """Geometric means of paired ratios of mean JCT, learned / rival, with t intervals of the logs.
 
@@ -123,7 +116,7 @@ def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str
     """
     found = {}
     for name, logs in rivals.items():
-        told = ratio_of(learned - logs, CONFIDENCE)
+        told = mean_interval(learned - logs, CONFIDENCE).exp()
         found[name] = {
             "ratio": told.centre, "low": told.low, "high": told.high, "windows": told.count,
         }  # fmt: skip

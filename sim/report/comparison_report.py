@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -212,23 +213,8 @@ def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
 
 
 SWEEP = "sweep.png"
-
-
-def _fewer_told(rows: Sequence[ComparisonRow]) -> str:
-    """Which schedulers lack windows or seeds of another of their setting; empty where none do."""
-    runs: dict[tuple[object, ...], dict[str, set[tuple[int, int]]]] = {}
-    for row in rows:
-        name, _, swept = row.labels.scheduler.partition(" [")
-        setting = (*(getattr(row.labels, key) for key in OF_SETTINGS), swept)
-        runs.setdefault(setting, {}).setdefault(name, set()).add(row.labels.unit)
-    fewer = {
-        f"{name} ({len(units)} of {len(every)})": None
-        for found in runs.values()
-        for every in [set[tuple[int, int]]().union(*found.values())]
-        for name, units in sorted(found.items())
-        if units != every
-    }
-    return f"Not on all windows and seeds that others ran: {', '.join(fewer)}." * bool(fewer)
+MOST_BARS = 240  # of jct_bars.png
+log = logging.getLogger(__name__)
 
 
 def write_comparison(
@@ -238,9 +224,12 @@ def write_comparison(
     ours: str | None,  # scheduler that is divided by the others; None for no ratio
     confidence: float,  # of the intervals, like 0.95
     assumed: Sequence[str] = (),  # what the runs took for granted; it stands below the tables
+    lacking: str = "",  # a sentence on runs that are not there; so does it
     sweeps: bool = False,  # the rows may be of a sweep
 ) -> Group:
     """Write comparison.csv, comparison.md and jct_bars.png; return the tables to be printed.
+
+    Bars that are too many for a page are left out.
 
     Of a sweep that is one table, which is also the first of comparison.md, and sweep.png has its
     lines where a number was swept.
@@ -251,17 +240,17 @@ def write_comparison(
     check_distinct(rows)
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     text = table_text(settings, ours=ours, confidence=confidence)
-    if few := _fewer_told(rows):
-        text = replace(text, note=f"{text.note} {few}".strip())
-    if assumed:
-        told = f"{text.note} Assumed: {'; '.join(assumed)}."
-        text = replace(text, note=told.strip())
+    taken = f"Assumed: {'; '.join(assumed)}." * bool(assumed)
+    text = replace(text, note=" ".join(filter(None, (text.note, lacking, taken))))
     folder.mkdir(parents=True, exist_ok=True)
     write_comparison_csv(folder / "comparison.csv", rows)
     sweep = sweep_of(settings) if sweeps else None
     first = "" if sweep is None else sweep_markdown(sweep)
     write_markdown(folder / "comparison.md", text, first=first)
-    jct_bars(settings, path=folder / "jct_bars.png", confidence=confidence)
+    if sum(len(each.standings) for each in settings) <= MOST_BARS:
+        jct_bars(settings, path=folder / "jct_bars.png", confidence=confidence)
+    else:
+        log.info("jct_bars.png left out: more than %d bars; see comparison.md", MOST_BARS)
     if sweep is None:
         return rich_tables(text)
     sweep_lines(sweep, path=folder / SWEEP)

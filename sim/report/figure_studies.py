@@ -76,19 +76,31 @@ _STEP = 0.018  # between two lines of the right margin, as a share of the width
 _MOST_LANES = 6
 
 
-def rank_figure(found: Ranking, *, information: Mapping[str, str], path: Path) -> None:
+def rank_figure(
+    found: Ranking,
+    *,
+    path: Path,
+    over: str = "windows",
+    information: Mapping[str, str] | None = None,
+    ours: str | None = None,
+) -> None:
     """A dot a scheduler, best on top; lines at the right join those that are not told apart.
 
     Args:
         found: mean ranks and critical difference.
-        information: scheduler -> what it knows of durations, for the colour.
         path: PNG to write.
+        over: what blocks are called.
+        information: scheduler -> what it knows of durations, for the colour.
+        ours: stands out.
     """
     count = len(found.names)
     figure = new_figure(9.0, 1.8 + 0.22 * count)
     axes = figure.subplots()
     places = list(range(count))
-    colours = [INFORMATION_COLOURS.get(information[name], GREY) for name in found.names]
+    told = information or {}
+    colours = [INFORMATION_COLOURS.get(told.get(name, "none"), GREY) for name in found.names]
+    if ours is not None:
+        colours[found.names.index(ours)] = COLOURS[1]
     half = found.critical_difference / 2
     axes.hlines(
         places, found.mean_ranks - half, found.mean_ranks + half, color="#C8C8C8", linewidth=3
@@ -98,12 +110,13 @@ def rank_figure(found: Ranking, *, information: Mapping[str, str], path: Path) -
     axes.set_ylim(count - 0.4, -0.6)
     _join(axes, found)
     axes.set_xlabel(
-        f"mean rank over {found.blocks} windows, 1 is best; bars that do not overlap\ndiffer at "
+        f"mean rank over {found.blocks} {over}, 1 is best; bars that do not overlap\ndiffer at "
         f"{found.level:g} (critical difference {found.critical_difference:.2f})"
     )
     heading(axes, f"Mean ranks, Friedman p = {found.friedman_p:.2g}")
     tidy(axes, grid="x")
-    _legend(axes, {information[name] for name in found.names})
+    if told:
+        _legend(axes, {*told.values()})
     save_png(figure, path)
 
 

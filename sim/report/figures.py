@@ -22,6 +22,7 @@ from sim.files import (
     ReportError,
     TimeUnit,
     axis_unit_for,
+    time_text,
     unit_for,
     write_atomically,
 )
@@ -256,7 +257,7 @@ def jct_cdf(
     for place, name in enumerate(sorted(jct_s, key=lambda name: float(np.mean(jct_s[name])))):
         times = np.sort(np.maximum(jct_s[name], _SHORTEST_S))
         share = np.arange(1, len(times) + 1) / len(times)
-        label = f"{name}  (mean {_human(float(np.mean(jct_s[name])))})"
+        label = f"{name}  (mean {time_text(float(np.mean(jct_s[name])))})"
         axes.step(times, share, where="post", label=label, **known.get(name, line_look(place)))
     _dress(axes, max(float(times.max()) for times in jct_s.values()))
     if below:
@@ -279,19 +280,16 @@ def _dress(axes: Axes, longest_s: float) -> None:
     tidy(axes, grid="both")
 
 
-def _human(time_s: float) -> str:
-    for unit in (HOURS, MINUTES):
-        if time_s >= unit.length_s:
-            return f"{time_s / unit.length_s:.3g} {unit.name}"
-    return f"{time_s:.3g} s"
-
-
 MOST_SCHEDULERS = 4  # more lines than this cannot be told apart where they cross
 _UTILISATION_BINS = 100
 
 
 def utilisation_queue(
-    timelines: Mapping[str, Timeline], *, path: Path, runs: Mapping[str, Run] | None = None
+    timelines: Mapping[str, Timeline],
+    *,
+    path: Path,
+    runs: Mapping[str, Run] | None = None,
+    of: str = "",
 ) -> None:
     """Draw utilisation above and waiting jobs below, on one time axis.
 
@@ -299,6 +297,7 @@ def utilisation_queue(
         timelines: scheduler -> timeline; the first four are drawn, so put those that matter first.
         path: PNG to write.
         runs: line -> scheduler and role, for colours that other figures have too.
+        of: which of several runs the lines are of.
 
     Raises:
         ReportError: no scheduler is given.
@@ -316,7 +315,7 @@ def utilisation_queue(
         look = {**known.get(name, line_look(place)), "linewidth": 1.3}
         above.step(*_coarser(time, line.gpu_util_frac), where="post", label=name, **look)
         below.step(time, line.queue_jobs, where="post", **look)
-    _dress_figure_utilisation(above, below, unit)
+    _dress_figure_utilisation(above, below, unit, of)
     below.set_xlim(0, last_s / unit.length_s or 1.0)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     if len(timelines) > len(shown):
@@ -336,11 +335,11 @@ def _coarser(time: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArr
     return time[starts], means
 
 
-def _dress_figure_utilisation(above: Axes, below: Axes, unit: TimeUnit) -> None:
+def _dress_figure_utilisation(above: Axes, below: Axes, unit: TimeUnit, of: str) -> None:
     above.set_ylim(0, 1.02)
     above.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     above.set_ylabel("GPUs with a tenant")
-    heading(above, "GPU utilisation")
+    heading(above, ", ".join(filter(None, ("GPU utilisation", of))))
     below.set_ylim(bottom=0)
     below.set_ylabel("waiting jobs")
     below.set_xlabel(f"time since the first submission [{unit.name}]")

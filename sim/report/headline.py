@@ -26,7 +26,15 @@ from sim.files import (
     write_atomically,
 )
 from sim.report.job_times import UNKNOWN, Interval
-from sim.report.standings import Key, Units, beside_agents, setting_of, uncounted, units_of
+from sim.report.standings import (
+    Key,
+    Units,
+    beside_agents,
+    setting_of,
+    setting_title,
+    uncounted,
+    units_of,
+)
 from sim.report.table_text import (
     UNCOUNTED,
     UNDONE,
@@ -34,6 +42,7 @@ from sim.report.table_text import (
     interval_text,
     mark,
     markdown,
+    pairs_text,
     ratio_text,
     rich_tables,
 )
@@ -97,18 +106,13 @@ class Line:
 class HeadlineCell:
     """One setting; the first line is ours."""
 
-    topology: str
-    workload: str
-    load: float | None
-    agents: int
-    physics: str
+    setting: Key
     lines: tuple[Line, ...]
 
     @property
     def title(self) -> str:
         """The setting in words."""
-        load = "" if self.load is None else f" at load {self.load:g}"
-        return f"{self.topology}, {self.workload}{load}, {self.agents} agents"
+        return setting_title(self.setting)
 
 
 def headline_cells(
@@ -137,7 +141,7 @@ def headline_cells(
     """
     found, before = _by_setting(rows), _by_setting(picking)
     cells = [
-        HeadlineCell(*key, lines=_lines(here, before.get(key, []), ours, parts, confidence))
+        HeadlineCell(key, _lines(here, before.get(key, []), ours, parts, confidence))
         for key, here in found.items()
         if any(row.labels.scheduler == ours for row in here)
     ]
@@ -223,14 +227,12 @@ def _line(
 ) -> Line:
     one_queue = rows[0].labels.role == "global_queue"
     keys = [key for key in METRICS if not (one_queue and key in OF_PARTITIONS)]
-    means = {key: units.mean(units.values(rows, key)) for key in keys}
-    ratio = units.ratio(our_rows, rows, JCT)
     return Line(
         against=against,
         picked_on=picked_on,
         scheduler=rows[0].labels.scheduler,
-        means={key: mean for key, mean in means.items() if mean is not None},
-        ratio=None if against == "ours" else ratio,
+        means=units.means(rows, keys),
+        ratio=None if against == "ours" else units.ratio(our_rows, rows, JCT),
         uncounted=uncounted(rows),
     )
 
@@ -264,13 +266,12 @@ def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
     )  # fmt: skip
     rows = []
     for cell in cells:
-        setting = [cell.topology, cell.workload, cell.load, cell.agents, cell.physics]
         for line in cell.lines:
             told = [line.ratio or UNKNOWN, *(line.means.get(key, UNKNOWN) for key in METRICS)]
             numbers = [value for each in told for value in each.numbers]
             who = [line.against, line.picked_on, line.scheduler]
             counts = [_windows(line), _stretches(line), told[0].effective]
-            rows.append(known_cells([*setting, *who, *counts, *numbers, line.uncounted]))
+            rows.append(known_cells([*cell.setting, *who, *counts, *numbers, line.uncounted]))
     return csv_text(header, rows).encode()
 
 
@@ -288,7 +289,7 @@ def summary_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableTe
         ours, *lines = cell.lines
         ratios = {(line.against, line.picked_on): line for line in reversed(lines)}
         jct = interval_text(ours.means.get(JCT), 1.0 / unit.length_s)
-        told = [_ratio(ratios.get(column), confidence) for column in columns]
+        told = [_ratio(ratios.get(column), ours, confidence) for column in columns]
         rows.append((cell.title, _windows_text(ours), jct, *told))
     note = (
         f"Ours ({cells[0].lines[0].scheduler}) / theirs: geometric mean over paired windows of the "
@@ -306,7 +307,7 @@ def whole_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText
     unit = _unit(cells)
     names = [f"{name} [{unit.name}]" if factor is None else name for name, factor in HEADS.values()]
     settings = tuple(
-        (cell.title, tuple(_cells_of(line, unit, confidence) for line in cell.lines))
+        (cell.title, tuple(_cells_of(line, cell.lines[0], unit, confidence) for line in cell.lines))
         for cell in cells
     )
     note = (
@@ -318,9 +319,9 @@ def whole_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText
     return TableText(("against", "picked on", "scheduler", "ours / theirs", *names), settings, note)
 
 
-def _cells_of(line: Line, unit: TimeUnit, confidence: float) -> tuple[str, ...]:
+def _cells_of(line: Line, ours: Line, unit: TimeUnit, confidence: float) -> tuple[str, ...]:
     name = line.scheduler + (UNDONE if line.uncounted else "")
-    ratio = "(ours)" if line.against == "ours" else _ratio(line, confidence)
+    ratio = "(ours)" if line is ours else _ratio(line, ours, confidence)
     told = [
         interval_text(line.means.get(key), 1.0 / unit.length_s if factor is None else factor)
         for key, (_, factor) in HEADS.items()
@@ -328,10 +329,13 @@ def _cells_of(line: Line, unit: TimeUnit, confidence: float) -> tuple[str, ...]:
     return line.against, line.picked_on, name, ratio, *told
 
 
-def _ratio(line: Line | None, confidence: float) -> str:
+def _ratio(line: Line | None, ours: Line, confidence: float) -> str:
+    """The ratio, and over how many pairs where these are not all windows of ours and theirs."""
     if line is None or line.ratio is None:
         return "-"
-    return ratio_text(line.ratio) + mark(line.ratio.clusters, confidence)
+    fewer = line.ratio.count < max(_windows(line), _windows(ours))
+    told = pairs_text(line.ratio.count) if fewer else ""
+    return ratio_text(line.ratio) + mark(line.ratio.clusters, confidence) + told
 
 
 def _windows(line: Line) -> int:

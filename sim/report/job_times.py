@@ -255,23 +255,13 @@ def mean_interval(values: FloatArray | Sequence[float], confidence: float) -> In
     return Interval(mean, mean - half, mean + half, count)
 
 
-def ratio_interval(
-    ours: FloatArray | Sequence[float], theirs: FloatArray | Sequence[float], confidence: float
-) -> Interval:
-    """Geometric mean of ours/theirs, paired by position (n,), with the t interval of the logs.
-
-    Pairing removes what the windows have in common, which is most of their spread.
-
-    Raises:
-        ValueError: lengths differ, or a value is not above 0.
-    """
-    return mean_interval(log_ratios(ours, theirs), confidence).exp()
-
-
 def log_ratios(
     ours: FloatArray | Sequence[float], theirs: FloatArray | Sequence[float]
 ) -> FloatArray:
     """(n,) logs of ours/theirs, paired by position.
+
+    An interval of their mean, as a ratio (`Interval.exp`), is one of the geometric mean. Pairing
+    removes what the windows have in common, which is most of their spread.
 
     Raises:
         ValueError: lengths differ, or a value is not above 0.
@@ -340,20 +330,6 @@ def widening(clusters: int, confidence: float) -> float:
 
     at, others = (1 + confidence) / 2, clusters - 1
     return float(stats.t.ppf(at, others) / stats.norm.ppf(at) * (clusters / others) ** 0.5)
-
-
-def clustered_ratio_interval(
-    ours: FloatArray | Sequence[float],
-    theirs: FloatArray | Sequence[float],
-    clusters: Sequence[int],
-    confidence: float,
-) -> Interval:
-    """Geometric mean of ours/theirs, paired by position (n,), with the interval of the logs.
-
-    Raises:
-        ValueError: lengths differ, or a value is not above 0.
-    """
-    return clustered_mean_interval(log_ratios(ours, theirs), clusters, confidence).exp()
 
 
 def effective_count(values: FloatArray | Sequence[float], clusters: Sequence[int]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,20 +13,7 @@ from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
 from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval, mean_of
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking, uncounted
-from sim.report.table_text import (
-    UNCOUNTED,
-    UNDONE,
-    TableText,
-    interval_text,
-    mark,
-    markdown,
-    ratio_text,
-    rich_tables,
-)
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
+from sim.report.table_text import UNCOUNTED, UNDONE, TableText, interval_text, mark, ratio_text
 
 METRIC = "jct_mean_s"
 LEAST_BLOCKS = 2
@@ -308,16 +295,18 @@ def league_note(
     rows: Sequence[LeagueRow],
     *,
     reference: str,
+    chosen: bool = False,
     rankings: Sequence[Ranking | None],
     confidence: float,
 ) -> str:
-    """How to read the table."""
+    """How to read the table; `chosen`: the reference is the best of these very runs."""
+    best = ", the best of these very runs, which flatters it" if chosen else ""
     parts = [
         f"Mean JCT ± half width of the {confidence:.0%} t interval over windows of jobs (a "
         "window's value is its mean over the cells that play it), at least as wide as stretches of "
         f"time that windows share tell. JCT ratio: geometric mean over paired runs of mean JCT "
-        f"over that of {reference}; below 1 is faster. Decision: mean wall time of one, unless the "
-        "whole loop is compiled."
+        f"over that of {reference}{best}; below 1 is faster. Decision: mean wall time of one, "
+        "unless the whole loop is compiled."
     ]
     for found, words in zip(rankings, ("every cell", "the runs that all have"), strict=True):
         if found is not None:
@@ -339,17 +328,8 @@ def league_note(
     return " ".join(parts)
 
 
-def league_markdown(rows: Sequence[LeagueRow], note: str, *, confidence: float) -> str:
-    """One table a class of information, under its heading; the note at the end."""
-    return markdown(_text(rows, note, confidence), texts=2)
-
-
-def league_tables(rows: Sequence[LeagueRow], note: str, *, confidence: float) -> Group:
-    """The same for a terminal."""
-    return rich_tables(_text(rows, note, confidence), texts=2)
-
-
-def _text(rows: Sequence[LeagueRow], note: str, confidence: float) -> TableText:
+def league_text(rows: Sequence[LeagueRow], note: str, *, confidence: float) -> TableText:
+    """One table a class of information, whose first two columns are words."""
     tables = [(f"Durations: {each}", tuple(league_cells(r, confidence) for r in rows
                if r.information == each)) for each in INFORMATION]  # fmt: skip
     return TableText(HEADERS, tuple(table for table in tables if table[1]), note)

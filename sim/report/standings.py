@@ -14,13 +14,7 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.errors import nearest
 from sim.files import ComparisonRow, Labels, ReportError, check_distinct
-from sim.report.job_times import (
-    Interval,
-    clustered_mean_interval,
-    clustered_ratio_interval,
-    mean_interval,
-    ratio_interval,
-)
+from sim.report.job_times import Interval, clustered_mean_interval, log_ratios, mean_interval
 from sim.report.summary import HEADLINE_KEYS, LEFT_KEYS
 
 Values = Mapping[int, float]  # unit -> value
@@ -49,15 +43,18 @@ class Units:
                 found[_unit(row, self.over_windows)].append(value)
         return {unit: float(np.mean(values)) for unit, values in sorted(found.items())}
 
-    def mean(self, values: Values) -> Interval | None:
-        """The mean over units; by stretch where they have one. None without values."""
+    def mean(self, values: Values) -> Interval:
+        """The mean over units, at least one; by stretch where they have one."""
         numbers = list(values.values())
-        if not numbers:
-            return None
         if self.stretch_of is None:
             return mean_interval(numbers, self.confidence)
         stretches = [self.stretch_of[unit] for unit in values]
         return clustered_mean_interval(numbers, stretches, self.confidence)
+
+    def means(self, rows: Sequence[ComparisonRow], keys: Iterable[str]) -> dict[str, Interval]:
+        """Metric -> its mean; those without a value are not there."""
+        found = {key: self.values(rows, key) for key in keys}
+        return {key: self.mean(values) for key, values in found.items() if values}
 
     def repeats(self, *runs: Sequence[ComparisonRow]) -> bool:
         """Whether every unit is one run played again: then there is no spread to be told."""
@@ -72,12 +69,9 @@ class Units:
         if not both:
             return None
         top, bottom = (self.values([ran[unit] for unit in both], key) for ran in (mine, its))
-        pairs = [*top.values()], [*bottom.values()]
-        found = ratio_interval(*pairs, self.confidence)
-        if self.stretch_of is not None:
-            stretches = [self.stretch_of[unit] for unit in top]
-            found = clustered_ratio_interval(*pairs, stretches, self.confidence)
-        return found.without_ends() if self.repeats(ours, theirs) else found
+        logs = log_ratios([*top.values()], [*bottom.values()]).tolist()
+        found = self.mean(dict(zip(top, logs, strict=True)))
+        return found.without_ends().exp() if self.repeats(ours, theirs) else found.exp()
 
 
 def units_of(rows: Sequence[ComparisonRow], confidence: float) -> Units:
@@ -127,6 +121,7 @@ class Standing:
     ratio: Interval | None  # paired mean JCT, ours / theirs; None for ours itself, or no pairs
     uncounted: int  # measured jobs that are in no mean, in all runs together
     pairs: int | None  # runs on windows and seeds that ours ran too; None: all of both, or no ours
+    ran: tuple[int, int]  # windows and seeds that it ran, of those that any ran
 
 
 @dataclass(frozen=True)
@@ -146,11 +141,8 @@ class Setting:
     @property
     def title(self) -> str:
         """The setting in words."""
-        load = "" if self.load is None else f" at load {self.load:g}"
-        plural = "agent" if self.agents == 1 else "agents"
-        part = "" if self.part is None else f", part {self.part}"
-        here = f"{self.topology}, {self.workload}{load}, {self.agents} {plural}, {self.physics}"
-        return here + part
+        key = self.topology, self.workload, self.load, self.agents, self.physics
+        return setting_title(key) + ("" if self.part is None else f", part {self.part}")
 
 
 def standings(
@@ -190,6 +182,13 @@ def setting_of(labels: Labels) -> Key:
     return labels.topology, labels.workload, labels.load, labels.agents, labels.physics
 
 
+def setting_title(key: Key) -> str:
+    """A setting in words."""
+    topology, workload, load, agents, physics = key
+    at = "" if load is None else f" at load {load:g}"
+    return f"{topology}, {workload}{at}, {agents} agent{'s' * (agents != 1)}, {physics}"
+
+
 def _setting(
     key: Key, part: str | None, rows: list[ComparisonRow], ours: str | None, units: Units
 ) -> Setting:
@@ -197,6 +196,9 @@ def _setting(
     for row in rows:
         by_scheduler[row.labels.scheduler, row.labels.role, row.labels.information].append(row)
     our_rows = [row for row in rows if row.labels.scheduler == ours]
+    every: dict[str, set[tuple[int, int]]] = defaultdict(set)  # by what was swept: see `_swept`
+    for row in rows:
+        every[_swept(row)].add(row.labels.unit)
     found = [
         Standing(
             *name,
@@ -204,6 +206,7 @@ def _setting(
             ratio=units.ratio(our_rows, group, METRICS[0]) if name[0] != ours else None,
             uncounted=uncounted(group),
             pairs=_pairs(our_rows, group),
+            ran=(len({row.labels.unit for row in group}), len(every[_swept(group[0])])),
         )
         for name, group in by_scheduler.items()
     ]
@@ -212,6 +215,11 @@ def _setting(
     return Setting(
         *key, part=part, standings=tuple(found), windows=units.windows, stretches=units.stretches
     )
+
+
+def _swept(row: ComparisonRow) -> str:
+    """Swept values that stand behind a scheduler's name: with others it ran for itself."""
+    return row.labels.scheduler.partition(" [")[2]
 
 
 def _pairs(ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow]) -> int | None:
@@ -226,9 +234,8 @@ def uncounted(rows: Iterable[ComparisonRow]) -> int:
 
 
 def _intervals(rows: list[ComparisonRow], units: Units) -> dict[str, Interval]:
-    found = {key: units.mean(units.values(rows, key)) for key in METRICS}
-    told = {key: interval for key, interval in found.items() if interval is not None}
-    return {key: each.without_ends() for key, each in told.items()} if units.repeats(rows) else told
+    found = units.means(rows, METRICS)
+    return {k: each.without_ends() for k, each in found.items()} if units.repeats(rows) else found
 
 
 def beside_agents(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
@@ -372,8 +379,9 @@ def paired_tests(
             continue
         theirs = np.array([float(row.metrics[metric]) for row in runs])
         own = np.array([mine[row.labels.unit] for row in runs])
-        ratio = ratio_interval(own, theirs, confidence)
-        p = float(stats.ttest_rel(np.log(own), np.log(theirs)).pvalue) if len(own) > 1 else math.nan
+        logs = log_ratios(own, theirs)
+        ratio = mean_interval(logs, confidence).exp()
+        p = float(stats.ttest_1samp(logs, 0.0).pvalue) if len(logs) > 1 else math.nan
         found.append(
             {"cell": cell, "against": name, "role": runs[0].labels.role, "pairs": len(own),
              "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "p": p}

@@ -47,6 +47,11 @@ def table_note(
     parts += [*_unpaired_note(settings, ours), *_stretch_notes(stretches, with_ratio, confidence)]
     if any(s.uncounted for s in every):
         parts.append(UNCOUNTED)
+    fewer = {f"{s.scheduler.partition(' [')[0]} ({ran} of {of})": None
+             for s in every for ran, of in [s.ran] if ran < of}  # fmt: skip
+    if fewer:
+        told = ", ".join(sorted(fewer))
+        parts.append(f"Not on all windows and seeds that others ran: {told}.")
     return " ".join(parts)
 
 
@@ -190,8 +195,13 @@ def _ratio_cells(standing: Standing, ours: str | None, confidence: float) -> tup
     known = ratio.effective is not None and not np.isnan(ratio.effective)
     text = ratio_text(ratio) + mark(ratio.clusters, confidence)
     if standing.pairs is not None:
-        text += f" ({standing.pairs} {'pair' if standing.pairs == 1 else 'pairs'})"
+        text += pairs_text(standing.pairs)
     return text, f"{ratio.effective:.1f}" if known else "-"
+
+
+def pairs_text(pairs: int) -> str:
+    """Over how many pairs a ratio is, behind it."""
+    return f" ({pairs} {'pair' if pairs == 1 else 'pairs'})"
 
 
 def interval_text(interval: Interval | None, factor: float) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from sim.report.job_times import (
     clustered_mean_interval,
-    clustered_ratio_interval,
     effective_count,
     mean_interval,
     most_coverage,
@@ -48,11 +47,12 @@ def test_the_interval_is_the_quantiles_of_all_resamples_widened_as_t_is():
 
 
 def test_two_clusters_span_the_range_of_their_means_and_t_over_values():
-    interval = clustered_ratio_interval([1, 1, 2, 2], [2, 2, 2, 2], [0, 0, 1, 1], 0.95)
+    pairs = np.log([0.5, 0.5, 1.0, 1.0])
+    interval = clustered_mean_interval(pairs, [0, 0, 1, 1], 0.95).exp()
     assert interval.centre == pytest.approx(math.sqrt(0.5))
-    logs = mean_interval(np.log([0.5, 0.5, 1.0, 1.0]), 0.95)
+    logs = mean_interval(pairs, 0.95)
     assert (interval.low, interval.high) == pytest.approx((math.exp(logs.low), math.exp(logs.high)))
-    many = clustered_ratio_interval([1] * 6 + [2] * 6, [2] * 12, [0] * 6 + [1] * 6, 0.95)
+    many = clustered_mean_interval(np.repeat(pairs, 3), [0] * 6 + [1] * 6, 0.95).exp()
     assert (many.low, many.high) == (pytest.approx(0.5), pytest.approx(1.0))  # t is narrower
     assert interval.effective == pytest.approx(2)
 

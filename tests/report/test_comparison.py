@@ -15,6 +15,7 @@ from sim.files import (
     read_comparison_csv,
     write_comparison_csv,
 )
+from sim.report.comparison_report import write_comparison
 
 COLUMNS = (
     "scheduler topology workload load agents seed window information interference_info physics "
@@ -92,3 +93,12 @@ def test_a_broken_file_is_named_with_its_line(tmp_path, make, old, new, words):
     path.write_text(text.replace(old, new))
     with pytest.raises(ReportError, match=words):
         read_comparison_csv(path)
+
+
+def test_one_queue_on_fewer_windows_is_told_where_it_stands(tmp_path, make):
+    """It has one agent in the file, and stands beside those with more."""
+    rows = [make.row("a", window=window) for window in range(3)]
+    rows += [make.row("queue", window=window, agents=1, role="global_queue") for window in range(2)]
+    write_comparison(tmp_path, rows, ours=None, confidence=0.95)
+    text = (tmp_path / "comparison.md").read_text()
+    assert "Not on all windows and seeds that others ran: queue (2 of 3)." in text

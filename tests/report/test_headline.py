@@ -13,6 +13,7 @@ from sim.report.headline import (
     headline_csv,
     routes_at_arrival,
     summary_text,
+    whole_text,
     write_headline,
 )
 from sim.report.table_text import markdown
@@ -98,7 +99,7 @@ def test_settings_with_other_numbers_of_agents_choose_on_their_own(make, results
     two, eight = headline_cells(
         [*results, *more], [], ours="marl", parts=PARTS, confidence=0.95
     )  # fmt: skip
-    assert (two.agents, eight.agents) == (2, 8)
+    assert (two.setting[3], eight.setting[3]) == (2, 8)
     named = {line.against: line for line in eight.lines}
     assert named["best composite"].scheduler == LATE
     assert named["best composite"].ratio.centre == approx(3.0)
@@ -176,3 +177,10 @@ def test_the_files_say_the_same(make, results, tmp_path):
 )
 def test_routing_is_read_from_the_name(make, scheduler, role, at_arrival):
     assert routes_at_arrival(make.labels(scheduler, role=role)) == at_arrival
+
+
+def test_ratios_over_fewer_windows_are_told(results):
+    rows = [row for row in results if row.labels.role in ("ours", "linear_score")][1:]
+    (cell,) = headline_cells(rows, [], ours="marl", parts=PARTS, confidence=0.95)
+    ((_, table),) = whole_text([cell], confidence=0.95).settings
+    assert [row[3] for row in table] == ["(ours)", "1.000 (1 pair)"]

@@ -14,10 +14,10 @@ from sim.report.league import (
     LeagueRun,
     default_reference,
     league_csv,
-    league_markdown,
     league_note,
     league_of,
     league_rows,
+    league_text,
     rank_in_common,
     rank_over_all,
 )
@@ -302,9 +302,11 @@ def test_the_table_by_information(runs):
     assert rows[3].ratio.centre == pytest.approx(0.5) and rows[3].ratio.count == 1
     assert rows[0].jct_s.centre == pytest.approx(2 * 3600.0)
     note = league_note(rows, reference=reference, rankings=(everywhere, None), confidence=0.95)
-    text = league_markdown(rows, note, confidence=0.95)
+    text = markdown(league_text(rows, note, confidence=0.95))
     assert text.index("## Durations: none") < text.index("slow") < text.index("## Durations: pred")
     assert "few †" in text and "Nemenyi" in note and "† fewer" in note
+    chosen = league_note(rows, reference="fast", chosen=True, rankings=(None, None), confidence=0.9)
+    assert "over that of fast, the best of these very runs" in chosen and "very runs" not in note
     table = list(csv.DictReader(io.StringIO(league_csv(rows).decode())))
     assert table[3]["mean_rank"] == "" and table[3]["fewer_runs"] == "1"
     assert float(table[0]["mean_rank"]) == 1.0

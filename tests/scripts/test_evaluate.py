@@ -66,6 +66,29 @@ def test_every_scheduler_meets_the_same_windows(done):
     assert "1 agent," not in outcome.out
 
 
+def test_the_best_is_none_of_those_that_met_fewer_windows(done):
+    """The first window is the easiest; in the last no job fails, so that a mean is over two."""
+    entries = (
+        "lineup.entries=[{role: composite, windows: 1, overrides: ['scheduler=fifo']},"
+        "{role: composite, overrides: ['scheduler=sjf']}]"
+    )
+    jobs = ("workload=venus_full_like", "workload.num_jobs=12", "workload.thin=1")
+    outcome = done("evaluate", *jobs, "agents.count=1", "jobs=1", "windows=3", entries)
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    means = table.groupby("scheduler").mean(numeric_only=True)
+    fewer, whole = means.loc[["fifo+consolidated", "sjf+consolidated"], "jct_mean_s"]
+    assert fewer < whole
+    assert "means over windows of sjf+consolidated" in outcome.err
+    ours = table[table["scheduler"] == "sjf+consolidated"]
+    metrics = json.loads((outcome.folder / "metrics.json").read_text())
+    assert ours["jct_failed_mean_s"].isna().any()
+    assert metrics["jct_failed_mean_s"] == pytest.approx(ours["jct_failed_mean_s"].mean())
+    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    told = "Not on all windows and seeds that others ran: fifo+consolidated (1 of 3)."
+    assert told in page and told in (outcome.folder / "comparison.md").read_text()
+    assert "fifo+consolidated (1 of 3 windows)" in page  # in the distributions
+
+
 def test_what_ran_with_several_numbers_of_agents_is_not_mixed(done):
     ours = "sjf+consolidated+selective1.2+steal"
     outcome = done("evaluate", *TINY, FEW, "windows=2", "agent_counts=[2,4]", f"ours={ours}")

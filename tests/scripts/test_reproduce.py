@@ -55,6 +55,8 @@ def test_the_league_in_small_and_again(done):
     assert ranks["mean_rank"].sum() == pytest.approx(6.0)  # 1 + 2 + 3
     assert set(ranks["blocks"]) == {4}  # two traces, two windows
     assert "fifo+consolidated+own †" in (outcome.folder / "league.md").read_text()
+    few = "Not on all windows and seeds that others ran: fifo+consolidated+own (1 of 2)."
+    assert few in (outcome.folder / "comparison.md").read_text()
     curves = json.loads((outcome.folder / "curves.json").read_text())
     assert len(curves) == 2  # cells
     first = {each["name"]: each for each in curves[0]["curves"]}
@@ -94,6 +96,9 @@ def test_runs_that_fail_do_not_end_the_others(start, done):
     assert "fits none of the 4 partitions" in told and "window 1" in told
     rest = done("reproduce", *words, "failed=skip")
     assert set(pd.read_csv(rest.folder / "league.csv")["scheduler"]) == {"upper"}
+    for name in ("league.md", "comparison.md"):
+        text = (rest.folder / name).read_text()
+        assert "5 of 7 runs failed and are in no table: failures.txt." in text
 
 
 @pytest.mark.slow

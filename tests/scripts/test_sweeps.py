@@ -195,6 +195,9 @@ def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
     text = (table / "comparison.md").read_text()
     assert "| scheduler | 2 | - |" in text
     assert "Not on all windows and seeds that others ran: sjf+consolidated (1 of 2)." in text
+    (trace.parent / "all" / "1" / "metrics.json").unlink()  # as a run leaves it that failed
+    cut = done("compare", f"sweep={trace.parent / 'all'}", folder="cut")
+    assert "1 holds no result" in cut.err and "3 runs from 3 folders" in cut.out
 
 
 def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_path: Path):
