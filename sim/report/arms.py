@@ -11,6 +11,7 @@ from sim.arrays import FloatArray
 from sim.files import ReportError, csv_text, known_cells
 from sim.report.job_times import UNKNOWN, Interval, mean_interval
 from sim.report.league import METRIC, Cluster, LeagueRun, Place, mean_over, ratio_over
+from sim.report.page_table import agents_apart
 from sim.report.standings import uncounted
 from sim.report.table_text import (
     FEW,
@@ -57,6 +58,7 @@ def arm_rows(
     Raises:
         ReportError: a reference is no arm of any scheduler.
     """
+    runs = agents_apart(runs)
     found, cluster_of = _by_arm(runs), {run.place: run.cluster for run in runs}
     undone = {(run.cell, run.row.labels.scheduler) for run in runs if uncounted([run.row]) > 0}
     arms = dict.fromkeys(arm for _, _, arm in found)

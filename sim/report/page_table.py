@@ -52,6 +52,7 @@ def measured(
     Raises:
         ReportError: no run of a scheduler named, or no such metric.
     """
+    runs = agents_apart(runs)
     cells = list(dict.fromkeys(run.cell for run in runs))
     at = {run.place: run for run in runs}
     found = []
@@ -214,14 +215,29 @@ def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> st
     return "\n".join(markdown_table(heads, lines)) + "\n"
 
 
-def _columns(runs: Sequence[LeagueRun]) -> list[str]:
-    """Every cell, and every number of agents where a cell has several."""
+def agents_apart(runs: Sequence[LeagueRun]) -> list[LeagueRun]:
+    """The runs with a cell for each number of agents, where a cell has several."""
+    told = _by_cell(runs)
+    whole = [run for run in runs if not told[run.cell]]
+    parts = [name for names in told.values() for name in names]
+    return [*whole, *(replace(run, cell=name) for name in parts for run in _of(name, runs))]
+
+
+def _by_cell(runs: Sequence[LeagueRun]) -> dict[str, list[str]]:
+    """Cell -> a name for each of its numbers of agents; none where it has one."""
     counts: dict[str, dict[int, None]] = {run.cell: {} for run in runs}
     for run in runs:
         if run.row.labels.role != "global_queue":
             counts[run.cell][run.row.labels.agents] = None
-    told = {cell: [f"{cell}, {n}{AGENTS}" for n in found] for cell, found in counts.items()}
-    return [name for cell, names in told.items() for name in (names if len(names) > 1 else [cell])]
+    return {
+        cell: [f"{cell}, {n}{AGENTS}" for n in found] if len(found) > 1 else []
+        for cell, found in counts.items()
+    }
+
+
+def _columns(runs: Sequence[LeagueRun]) -> list[str]:
+    """Every cell, and every number of agents where a cell has several."""
+    return [name for cell, names in _by_cell(runs).items() for name in (names or [cell])]
 
 
 def _of(column: str, runs: Sequence[LeagueRun]) -> list[LeagueRun]:

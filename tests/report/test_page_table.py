@@ -7,8 +7,9 @@ import pytest
 
 from gpuyard.launch.errors import ConfigError
 from gpuyard.reproduction.node import page_tables, put_into
+from sim.report.arms import arm_rows
 from sim.report.league import LeagueRun
-from sim.report.page_table import page_markdown
+from sim.report.page_table import Claim, measured, page_markdown
 
 HOUR_S = 3600.0
 
@@ -42,6 +43,23 @@ def test_a_node_says_rows_columns_and_what_is_shown(runs):
         "| x | 0.9 |\n| :-- | --: |\n| a of b | 0.50 [0.50, 0.50] |\n"
         "\n|  | all |\n| :-- | --: |\n| a of b | 50 [50, 50] |\n"
     )
+
+
+def test_claims_and_arms_count_every_number_of_agents(make):
+    """Runs of one window with other numbers of agents are no run of each other."""
+    hours = {("ours@a", 4): 1.0, ("ours@a", 8): 4.0, ("ours@b", 4): 2.0, ("ours@b", 8): 2.0}
+    runs = [
+        LeagueRun("one", "made", make.row(name, jct_h * (1 + window), agents=agents, window=window))
+        for (name, agents), jct_h in hours.items()
+        for window in range(2)
+    ]
+    claim = Claim("saved", "ours@a", "ours@b", "jct_mean_s", 0.5)
+    found = {row.cell: row.interval.centre for row in measured([claim], runs, confidence=0.95)}
+    saved = {"all": 0.0, "one, 4 agents": 0.5, "one, 8 agents": -1.0}
+    assert found == pytest.approx(saved)
+    arms = arm_rows(runs, references=["b"], confidence=0.95)
+    ratios = {row.cell: row.ratios["b"].centre for row in arms if row.arm == "a"}
+    assert ratios == pytest.approx({"one, 4 agents": 0.5, "one, 8 agents": 2.0})
 
 
 def test_agents_stand_apart_and_beside_what_has_one_queue(make):
