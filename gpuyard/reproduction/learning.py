@@ -23,7 +23,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
 from gpuyard.reproduction.node import PAGE_FILE, asked, last_of_each, write_page
 from gpuyard.reproduction.runs import write_frame
-from gpuyard.training.learn import METRICS, draw_curves, read_curve, report
+from gpuyard.training.learn import CONFIDENCE, METRICS, draw_curves, read_curve, report
 from gpuyard.training.setting import trainer_of
 from gpuyard.training.strategies import CHECKPOINT
 from sim.files import write_atomically
@@ -57,7 +57,7 @@ class Learned:
         told = self.metrics["ratio_of_mean_jct"][rival]
         return Interval(told["ratio"], told["low"], told["high"], told["windows"])
 
-    def ratio_to(self, other: Self, confidence: float) -> Interval:
+    def ratio_to(self, other: Self) -> Interval:
         """The same, over what another arm learned; none over itself or on other windows."""
         logs, *windows = (
             [each.metrics["held_out"].get(key) for each in (self, other)]
@@ -65,7 +65,7 @@ class Learned:
         )
         if other is self or None in logs or any(mine != its for mine, its in windows):
             return NONE
-        return mean_interval(np.subtract(*logs), confidence).exp()
+        return mean_interval(np.subtract(*logs), CONFIDENCE).exp()
 
 
 def run(launch: Launch) -> None:
@@ -160,7 +160,7 @@ def _rows(
             "minutes": each.metrics["minutes"],
             "to_begin": each.ratio(each.begin),
             "to_reference": each.ratio(each.reference),
-            "to_first": each.ratio_to(like, confidence),
+            "to_first": each.ratio_to(like),
             "gap_closed": _single(each.metrics.get("share_of_gap_closed")),
         }
         for each, like in zip(found, first, strict=True)
@@ -216,8 +216,8 @@ def _text(
     )  # fmt: skip
     note = (
         f"Ratios of mean JCT on {first.ratio(first.begin).count} held-out windows a seed, each "
-        "seed with windows of its own; below 1 is better. Rows of seeds: 95 % t intervals over "
-        "windows."
+        f"seed with windows of its own; below 1 is better. Rows of seeds: {100 * CONFIDENCE:g} % t "
+        "intervals over windows."
     )
     if others:
         note += (

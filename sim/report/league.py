@@ -173,7 +173,7 @@ class LeagueRow:
     role: str
     agents: int
     runs: int
-    fewer: bool  # it ran on fewer cells or windows than others: compare its ratio, not its means
+    fewer: bool  # it lacks cells or windows that others ran: compare its ratio, not its means
     jct_s: Interval  # over blocks (workload, window), each the mean over its cells
     jct_p95_s: Interval
     ratio: Interval | None  # paired mean JCT over that of the reference; None for itself
@@ -198,7 +198,7 @@ def league_rows(
     """
     if reference not in league.runs:
         raise ReportError(f"ratio_to is {reference!r}; the schedulers are {', '.join(league.runs)}")
-    most = max(len(found) for found in league.runs.values())
+    complete = league.complete()
     ranks = [{} if found is None else found.rank_of for found in (everywhere, common)]
     rows = []
     for name, found in league.runs.items():
@@ -211,7 +211,7 @@ def league_rows(
                 role=labels.role,
                 agents=labels.agents,
                 runs=len(runs),
-                fewer=len(runs) < most,
+                fewer=name not in complete,
                 jct_s=_over_blocks(runs, METRIC, confidence),
                 jct_p95_s=_over_blocks(runs, "jct_p95_s", confidence),
                 ratio=None if name == reference else _ratio(league, name, reference, confidence),
@@ -318,8 +318,8 @@ def league_note(
             )
     if any(row.fewer for row in rows):
         parts.append(
-            "† fewer windows or cells than others: only its ratio, and its rank in brackets (over "
-            "the runs that all have), compare."
+            "† lacks windows or cells that others ran: only its ratio, and its rank in brackets "
+            "(over the runs that all have), compare."
         )
     if any(row.undone for row in rows):
         parts.append(UNCOUNTED)

@@ -301,15 +301,21 @@ def test_the_table_by_information(runs):
     assert rows[1].ratio.centre == pytest.approx(2.0) and rows[1].ratio.count == 6
     assert rows[3].ratio.centre == pytest.approx(0.5) and rows[3].ratio.count == 1
     assert rows[0].jct_s.centre == pytest.approx(2 * 3600.0)
-    note = league_note(rows, reference=reference, rankings=(everywhere, None), confidence=0.95)
+    rankings = everywhere, None
+    note = league_note(rows, reference=reference, chosen=True, rankings=rankings, confidence=0.95)
     text = markdown(league_text(rows, note, confidence=0.95))
     assert text.index("## Durations: none") < text.index("slow") < text.index("## Durations: pred")
-    assert "few †" in text and "Nemenyi" in note and "† fewer" in note
-    chosen = league_note(rows, reference="fast", chosen=True, rankings=(None, None), confidence=0.9)
-    assert "over that of fast, the best of these very runs" in chosen and "very runs" not in note
+    assert all(told in text for told in ("few †", "Nemenyi", "fast, the best of these", "† lacks"))
     table = list(csv.DictReader(io.StringIO(league_csv(rows).decode())))
     assert table[3]["mean_rank"] == "" and table[3]["fewer_runs"] == "1"
     assert float(table[0]["mean_rank"]) == 1.0
+
+
+def test_as_many_runs_on_other_cells_are_marked(runs):
+    kept = {"fast": "v.9", "slow": "v1"}
+    league = league_of([run for run in runs if kept.get(run.row.labels.scheduler) == run.cell])
+    rows = league_rows(league, everywhere=None, common=None, reference="fast", confidence=0.95)
+    assert [(row.runs, row.fewer) for row in rows] == [(3, True), (3, True)]
 
 
 def test_a_scheduler_twice_at_one_place_is_refused(runs):

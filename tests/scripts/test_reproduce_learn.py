@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpuyard.reproduction.learning import Learned, _rows
 from sim.report.job_times import mean_interval
 from tests.marl.trainings import Training, wait_for
 
@@ -23,6 +24,21 @@ def rows(folder: Path) -> dict[str, dict[str, str]]:
 
 def metrics(folder: Path) -> list[Path]:
     return [folder / "learned" / f"seed_{seed}" / "metrics.json" for seed in (0, 1)]
+
+
+def test_rows_of_seeds_have_the_confidence_that_the_table_says(tmp_path):
+    """That of the last row is the user's."""
+    ratio = {"ratio": 1.0, "low": 1.0, "high": 1.0, "windows": 3}
+    first, other = (
+        Learned(arm, 0, tmp_path, "b", "b", {
+            "updates": 1, "minutes": 1.0, "ratio_of_mean_jct": {"b": ratio}, "held_out": {
+                "part": "test", "first": 0, "windows": 3, "ln_mean_jct_s": logs}})
+        for arm, logs in (("one", [0.0, 0.0, 0.0]), ("two", [0.1, 0.2, 0.6]))
+    )  # fmt: skip
+    row, _ = _rows([other], [first], 0.5)
+    assert row["to_first"].numbers == pytest.approx(
+        mean_interval([0.1, 0.2, 0.6], 0.95).exp().numbers
+    )
 
 
 def test_seeds_are_learned_once_and_judged_together(done):
