@@ -92,6 +92,7 @@ def _umask() -> int:
 
 
 ROLES = ("ours", "composite", "published", "linear_score", "global_queue", "reference", "ablation")
+FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # figures show the best of each
 
 
 def physics_words(physics: str, load: float | None) -> tuple[str, str]:
@@ -292,6 +293,11 @@ def run_names(labels: Sequence[Labels]) -> list[str]:
     for run in labels:
         counts[run.scheduler].add(run.agents)
     return [_name(run, len(counts[run.scheduler]) > 1) for run in labels]
+
+
+def windows_told(name: str, windows: int, most: int) -> str:
+    """A name, and on how many windows it stands where others have more."""
+    return name if windows == most else f"{name} ({windows} of {most} windows)"
 
 
 def _name(run: Labels, several: bool) -> str:

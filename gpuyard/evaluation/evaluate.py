@@ -31,7 +31,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from sim.arrays import FloatArray
-from sim.files import run_names, write_atomically
+from sim.files import FIRST_ROLES, run_names, windows_told, write_atomically
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import jct_cdf, utilisation_queue
 from sim.report.headline import FILES as HEADLINE_FILES
@@ -118,7 +118,6 @@ RESULT_FILES = (
     *HEADLINE_FILES,
 )  # fmt: skip
 MOST_CURVES = 12  # of the distribution figure
-FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, over time
 NOT_A_RESULT = ("global_queue", "reference")  # lines to compare with
 ALWAYS_DRAWN = ("ours", "published", "linear_score", "ablation")
 
@@ -215,11 +214,9 @@ def _ranked(outcomes: Sequence[Outcome]) -> Ranked:
         mean_s = np.mean([outcome.row.metrics["jct_mean_s"] for outcome in found[name]])
         return -len(found[name]), float(np.nan_to_num(mean_s, nan=np.inf)), name
 
-    def called(name: str) -> str:
-        runs = len(found[name])
-        return name if runs == most else f"{name} ({runs} of {most} windows)"
-
-    return {called(name): found[name] for name in sorted(found, key=place)}
+    return {
+        windows_told(name, len(found[name]), most): found[name] for name in sorted(found, key=place)
+    }
 
 
 def _roles(ranked: Ranked) -> dict[str, str]:

@@ -25,7 +25,7 @@ from gpuyard.pages.sections import (
     use_figure,
 )
 from sim.arrays import FloatArray
-from sim.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv
+from sim.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv, windows_told
 from sim.report.comparison_report import (
     LinePoint,
     Sweep,
@@ -160,8 +160,10 @@ def _curve_figures(folder: Path) -> list[Figure]:
     path, found = folder / CURVES, []
     told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     for at, setting in enumerate(told[:MOST_FIGURES]):
-        curves = {each["name"]: each for each in setting["curves"]}
-        look, windows = looks(list(curves)), max(each["windows"] for each in curves.values())
+        most = max(each["windows"] for each in setting["curves"])
+        curves = {windows_told(each["name"], each["windows"], most): each
+                  for each in setting["curves"]}  # fmt: skip
+        look = looks(list(curves))
         lines = {
             name: Timeline(*(np.array(each[key], dtype=np.float64) for key in TIMELINE))
             for name, each in curves.items()
@@ -169,7 +171,7 @@ def _curve_figures(folder: Path) -> list[Figure]:
         }
         drawn = [
             (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, look),
-             f"{windows} windows of each scheduler, 100 quantiles of each. Left and up is better."),
+             f"{most} windows, 100 quantiles of each. Left and up is better."),
             (use_figure(lines, look), "Window 0, means over equal stretches of each run."),
         ]  # fmt: skip
         found += [

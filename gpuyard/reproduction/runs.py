@@ -26,7 +26,7 @@ from gpuyard.pages.comparison_page import CURVES
 from gpuyard.pages.page import numbers
 from gpuyard.reproduction.plan import Planned
 from sim.errors import GpuYardError
-from sim.files import ComparisonRow, Labels, write_atomically
+from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
 from sim.report.standings import Ranking
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,6 @@ def _run_stored(play: Play, batch: Sequence[Run]) -> list[Done]:
 
 QUANTILES, BINS = 100, 100  # of each run; of window 0
 MOST_CURVES = 6
-FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, then the best others
 
 Curves = dict[str, dict[str, list[tuple[Planned, ComparisonRow]]]]  # by title and scheduler
 
@@ -224,12 +223,16 @@ def _settings(done: Iterable[tuple[Planned, ComparisonRow]]) -> Curves:
 
 
 def _shown(runs: dict[str, list[tuple[Planned, ComparisonRow]]]) -> list[str]:
-    """The best of each role that counts, then the best others, all by mean JCT."""
-    mean_s = {
-        name: float(np.mean([row.metrics["jct_mean_s"] for _, row in each]))
-        for name, each in runs.items()
-    }
-    ordered = sorted(mean_s, key=lambda name: np.nan_to_num(mean_s[name], nan=np.inf))
+    """The best of each role that counts, then the best others, all by mean JCT.
+
+    Who ran fewer windows than others comes after them: its mean is over other jobs.
+    """
+
+    def place(name: str) -> tuple[int, float]:
+        mean_s = np.mean([row.metrics["jct_mean_s"] for _, row in runs[name]])
+        return -len(runs[name]), float(np.nan_to_num(mean_s, nan=np.inf))
+
+    ordered = sorted(runs, key=place)
     roles = {name: runs[name][0][1].labels.role for name in ordered}
     first = {next((name for name in ordered if roles[name] == role), "") for role in FIRST_ROLES}
     rest = [name for name in ordered if name not in first][: MOST_CURVES - len(first - {""})]

@@ -211,7 +211,7 @@ def test_a_reproduction_has_curves_of_every_cell_the_first_open(reproduction_pag
     ]  # fmt: skip
     places = [text.index(f"{title}</") for title in titles]
     assert places == sorted(places)
-    assert "3 windows of each scheduler, 100 quantiles of each" in text
+    assert "3 windows, 100 quantiles of each" in text
     assert "the best scheduler of each role" not in text
     assert "<script>alert" not in text
 

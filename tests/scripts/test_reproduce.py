@@ -66,6 +66,7 @@ def test_the_league_in_small_and_again(done):
     assert all(len(each["queue_jobs"]) == 100 for each in first.values())
     page = (outcome.folder / "report.html").read_text(encoding="utf-8")
     assert f"Job completion times: {curves[0]['title']}" in page
+    assert "fifo+consolidated+own (1 of 2 windows)" in page
     assert f"Use and queue over time: {curves[1]['title']}" in page
 
     before = parts(outcome.folder)
