@@ -3,8 +3,7 @@
 And measurements of one's own: rows and solo profiles in the columns of the schema.
 """
 
-import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from interference.readers.pairs import PUBLISHED, Published
-from interference.readers.table import Table, file_of, header_of, read_table, solo_profiles, told_at
+from interference.readers.table import Table, file_of, header_of, read_table, told_at
 from interference.rows import (
     CO_TYPES,
     JOIN,
@@ -24,9 +23,11 @@ from interference.rows import (
     SoloProfiles,
     check_profiled,
     co_rows,
+    solo_profiles,
 )
 from sim.arrays import objects
 from sim.errors import PhysicsError
+from sim.files import csv_text, write_atomically
 from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
 
@@ -65,8 +66,8 @@ def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
 
 def write_csv(folder: Path | str, rows: CoRows, solos: SoloProfiles) -> None:
     """Write the two files that `rows_of_csv(folder)` gives back, value for value."""
-    _write(Path(folder) / ROWS_FILE, CO_TYPES, rows)
-    _write(Path(folder) / SOLOS_FILE, SOLO_TYPES, solos)
+    _write(Path(folder) / ROWS_FILE, tuple(CO_TYPES), rows)
+    _write(Path(folder) / SOLOS_FILE, tuple(SOLO_TYPES), solos)
 
 
 def _read(path: Path, needed: tuple[str, ...], types: dict[str, type]) -> Table:
@@ -89,12 +90,9 @@ def _columns(table: Table, types: dict[str, type]) -> dict[str, npt.NDArray[Any]
     return columns
 
 
-def _write(path: Path, types: Iterable[str], table: CoRows | SoloProfiles) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(types)
-        columns = [map(_cell, getattr(table, name).tolist()) for name in types]
-        writer.writerows(zip(*columns, strict=True))
+def _write(path: Path, types: Sequence[str], table: CoRows | SoloProfiles) -> None:
+    columns = [map(_cell, getattr(table, name).tolist()) for name in types]
+    write_atomically(path, csv_text(types, zip(*columns, strict=True)).encode())
 
 
 def _cell(value: str | float | bool | tuple[str, ...]) -> str:

@@ -110,21 +110,16 @@ def choice(column: str, values: TextArray, known: Sequence[str]) -> Fault | None
 
 def fraction(column: str, values: FloatArray) -> Fault | None:
     """0..1, or NaN where unknown; a value above 1 was probably given in percent."""
-    return where(column, values, values > 1.0, "utilisation is in percent; give 0..1") or where(
-        column, values, values < 0.0, "give 0..1, or nothing where unknown"
-    )
+    in_percent = where(column, values, values > 1.0, "utilisation is in percent; give 0..1")
+    return in_percent or amount(column, values, "0..1")
 
 
-def positive(column: str, values: FloatArray) -> Fault | None:
-    """Above 0 and finite, or NaN where unknown."""
-    bad = (values <= 0.0) | np.isinf(values)
-    return where(column, values, bad, "give a number above 0, or nothing where unknown")
-
-
-def at_least_zero(column: str, values: FloatArray) -> Fault | None:
-    """0 or more and finite, or NaN where unknown."""
-    bad = (values < 0.0) | np.isinf(values)
-    return where(column, values, bad, "give 0 or more, or nothing where unknown")
+def amount(
+    column: str, values: FloatArray, words: str = "0 or more", *, above_zero: bool = False
+) -> Fault | None:
+    """Finite, 0 or more or only above, or NaN where unknown."""
+    bad = (values < 0.0) | np.isinf(values) | (above_zero & (values == 0.0))
+    return where(column, values, bad, f"give {words}, or nothing where unknown")
 
 
 def at_least(column: str, values: IntArray, least: int) -> Fault | None:
@@ -245,9 +240,22 @@ def co_rows(**columns: Any) -> CoRows:
     Raises:
         RowFault: naming row, column, value and fix.
     """
-    rows = len(columns["victim"])
-    told = {**PLAIN, **columns}
-    return CoRows(**{name: _column(told[name], kind, rows) for name, kind in CO_TYPES.items()})
+    return CoRows(**_filled(PLAIN | columns, CO_TYPES, len(columns["victim"])))
+
+
+# A job on one GPU; numbers that a source does not tell are unknown.
+ALONE = {"amp": False, "gpus": 1, "nodes": 1} | {
+    name: np.nan for name, kind in SOLO_TYPES.items() if kind is np.float64
+}
+
+
+def solo_profiles(**columns: Any) -> SoloProfiles:
+    """Profiles likewise; others are as in ALONE."""
+    return SoloProfiles(**_filled(ALONE | columns, SOLO_TYPES, len(columns["profile"])))
+
+
+def _filled(told: dict[str, Any], types: dict[str, type], rows: int) -> dict[str, Any]:
+    return {name: _column(told[name], kind, rows) for name, kind in types.items()}
 
 
 def _column(value: Any, kind: type, rows: int) -> Any:
@@ -269,9 +277,8 @@ def stacked_rows(tables: Sequence[CoRows]) -> CoRows:
 
 def stacked_profiles(tables: Sequence[SoloProfiles]) -> SoloProfiles:
     """The profiles of several tables."""
-    return SoloProfiles(
-        **{name: np.concatenate([getattr(t, name) for t in tables]) for name in SOLO_TYPES}
-    )
+    columns = {name: np.concatenate([getattr(t, name) for t in tables]) for name in SOLO_TYPES}
+    return SoloProfiles(**columns)
 
 
 def mix_numbers(rows: CoRows) -> IntArray:
@@ -280,9 +287,8 @@ def mix_numbers(rows: CoRows) -> IntArray:
     Hold out whole numbers of these, not only groups, to judge mixes never seen on any type.
     """
     number: dict[tuple[str, ...], int] = {}
-    return np.array(
-        [number.setdefault(jobs, len(number)) for jobs in jobs_of(rows)], dtype=np.int64
-    )
+    numbers = [number.setdefault(jobs, len(number)) for jobs in jobs_of(rows)]
+    return np.array(numbers, dtype=np.int64)
 
 
 def check_profiled(rows: CoRows, solos: SoloProfiles) -> None:
@@ -292,11 +298,8 @@ def check_profiled(rows: CoRows, solos: SoloProfiles) -> None:
     """
     known = set(solos.keys())
     facts = (rows.source, rows.gpu_type, rows.victim, rows.aggressors, rows.feasible)
-    for row, (source, gpu_type, victim, aggressors, feasible) in enumerate(
-        zip(*facts, strict=True)
-    ):
-        others = aggressors if feasible else ()
-        for column, name in (("victim", victim), *(("aggressors", each) for each in others)):
+    for row, (source, gpu_type, victim, others, fits) in enumerate(zip(*facts, strict=True)):
+        for column, name in (("victim", victim), *(("aggressors", one) for one in others if fits)):
             if (source, gpu_type, name) not in known:
                 near = nearest(name, [key[2] for key in known if key[:2] == (source, gpu_type)])
                 fix = f"it has no solo profile of {source} on {gpu_type}; add one{near}"
@@ -378,13 +381,11 @@ def _solo_faults(solos: SoloProfiles) -> list[Fault | None]:
         *(names(name, getattr(solos, name)) for name in ("source", "gpu_type", "model")),
         profiles("profile", solos.profile),
         at_least("batch", solos.batch, 0),
-        positive("step_s", solos.step_s),
-        positive("samples_per_s", solos.samples_per_s),
+        amount("step_s", solos.step_s, "a number above 0", above_zero=True),
+        amount("samples_per_s", solos.samples_per_s, "a number above 0", above_zero=True),
         fraction("gpu_util", solos.gpu_util),
         fraction("gmem_util", solos.gmem_util),
-        at_least_zero("gmem_mib", solos.gmem_mib),
-        at_least_zero("bandwidth_gb_per_s", solos.bandwidth_gb_per_s),
-        *(at_least_zero(name, getattr(solos, name)) for name in STAGES),
+        *(amount(n, getattr(solos, n)) for n in ("gmem_mib", "bandwidth_gb_per_s", *STAGES)),
         at_least("gpus", solos.gpus, 1),
         at_least("nodes", solos.nodes, 0) or nodes_fit,
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
@@ -13,24 +14,19 @@ from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
+from interference.data_sets import ROWS_FILE, SOLOS_FILE, write_csv
 from interference.measuring.device import Device, MeasureError, find_device, memory_held_mib
 from interference.measuring.table import (
-    ROWS_FILE,
-    SOLOS_FILE,
     Group,
-    Result,
-    Row,
-    Solo,
     model_and_batch,
     part_name,
     plan,
     read_part,
-    rows_of,
-    solos_of,
+    tables_of,
     write_part,
-    write_table,
 )
-from interference.measuring.together import LoopTask, Timing, run_together
+from interference.measuring.together import LoopTask, Timing, Together, run_together
+from interference.rows import CoRows
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +45,7 @@ class Campaign:
     repeats: int  # rounds over all groups, so that a machine that drifts shows
 
 
-def measure_all(campaign: Campaign, folder: Path) -> Iterator[Result]:
+def measure_all(campaign: Campaign, folder: Path) -> Iterator[tuple[Group, int, Together]]:
     """Each group of each round, as it is measured; stored in `folder`/parts before it is given.
 
     A group is passed over if one of its profiles does not even fit alone.
@@ -67,29 +63,28 @@ def measure_all(campaign: Campaign, folder: Path) -> Iterator[Result]:
             if too_large & set(group.members):
                 log.warning("%s: not run, one does not fit alone", " + ".join(group.members))
                 continue
-            result = _measured_or_read(campaign, group, round_, folder / PARTS, before_mib)
-            if len(group.members) == 1 and not result.together.feasible:
-                log.warning("does not fit alone, left out: %s", result.together.words)
+            found = _measured_or_read(campaign, group, round_, folder / PARTS, before_mib)
+            if len(group.members) == 1 and not found.feasible:
+                log.warning("does not fit alone, left out: %s", found.words)
                 too_large |= set(group.members)
-            yield result
+            yield group, round_, found
 
 
 def _measured_or_read(
     campaign: Campaign, group: Group, round_: int, parts: Path, before_mib: float
-) -> Result:
+) -> Together:
     tasks, device, timing = campaign.groups[group], campaign.device, campaign.timing
     part = parts / part_name(tasks, timing, device, round_)
-    found = read_part(part, group.number)
+    found = read_part(part)
     if found is not None:
         return found
-    together = run_together(tasks, timing, uuid=device.uuid, before_mib=before_mib)
-    result = Result(group.number, group.members, round_, together)
-    write_part(part, result)
+    found = run_together(tasks, timing, uuid=device.uuid, before_mib=before_mib)
+    write_part(part, found)
     # One loop alone on its cores leaves them idle only while it waits for others.
-    if device.form == "cpu" and len(together.busy) == 1 and together.busy[0] < IDLE:
+    if device.form == "cpu" and len(found.busy) == 1 and found.busy[0] < IDLE:
         words = "%s alone got only %.0f %% of a core: others use this machine, speeds are rough"
-        log.warning(words, group.members[0], 100.0 * together.busy[0])
-    return result
+        log.warning(words, group.members[0], 100.0 * found.busy[0])
+    return found
 
 
 RULES: Rules = SEED | {
@@ -118,15 +113,18 @@ def main(cfg: DictConfig) -> None:
     campaign = _campaign(config, device)
     launch.begin((ROWS_FILE, SOLOS_FILE))
     print(f"{device.gpu_type}, shared by {SHARED_BY[device.how]}")
-    results: list[Result] = []
+    measured: dict[Group, dict[int, Together]] = {}
     total = campaign.repeats * len(campaign.groups)
     with RunCount("measuring", total, unit="groups") as count:
-        for result in measure_all(campaign, launch.folder):
-            results.append(result)
-            write_table(launch.folder / ROWS_FILE, Row._fields, rows_of(results, device))
-            write_table(launch.folder / SOLOS_FILE, Solo._fields, solos_of(results, device))
-            count.tell(" + ".join(result.members))
-    table_console().print(_table(rows_of(results, device)))
+        for group, round_, found in measure_all(campaign, launch.folder):
+            measured.setdefault(group, {})[round_] = found
+            rows, solos, odd = tables_of(measured, device)
+            write_csv(launch.folder, rows, solos)
+            count.tell(" + ".join(group.members))
+    for group in odd:
+        log.warning("%s: left out, faster than twice alone; measure on an idle machine",
+                    " + ".join(group.members))  # fmt: skip
+    table_console().print(_table(rows))
     print(f"results in {launch.folder}")
 
 
@@ -163,11 +161,11 @@ def _tasks(config: dict[str, Any], device: Device, group: Group) -> tuple[LoopTa
     return tuple(tasks)
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: CoRows) -> Table:
     """Groups of two and more; loops alone are at 1 by definition."""
     table = Table("victim", "beside", "normalised speed", title="Speed together over alone")
-    for row in rows:
-        if row.aggressors:
-            speed = f"{row.norm_speed:.3f}" if row.feasible else "does not fit"
-            table.add_row(row.victim, " + ".join(row.aggressors), speed)
+    for victim, others, speed in zip(rows.victim, rows.aggressors, rows.norm_speed, strict=True):
+        if others:
+            told = "does not fit" if np.isnan(speed) else f"{speed:.3f}"
+            table.add_row(victim, " + ".join(others), told)
     return table

@@ -99,27 +99,16 @@ def _told(command: Sequence[str], question: str = "") -> str | None:
 class Use:
     """Mean shares of the time in which kernels ran or memory was read, and the most memory held."""
 
-    gpu_util: float  # 0..1; NaN where unknown
+    gpu_util: float  # 0..1, of its cores where a loop runs on the CPU; NaN where unknown
     gmem_util: float  # 0..1; NaN where unknown
     gmem_mib: float  # NaN where unknown
 
 
-@dataclass
-class Watch:
-    """What is being sampled; `text` is there once the block of `watching` is over."""
-
-    before_mib: float
-    text: str = ""
-
-    def use(self) -> Use:
-        """Of the loop alone: memory that others held before is taken off."""
-        return use_of(self.text, self.before_mib)
-
-
 @contextmanager
-def watching(uuid: str | None, before_mib: float) -> Iterator[Watch]:
-    """Sample the GPU during the block; nothing is known without nvidia-smi or a GPU."""
-    watch, sampler = Watch(before_mib), None
+def watching(uuid: str | None) -> Iterator[list[str]]:
+    """Lines for `use_of`, there once the block is over; none without nvidia-smi or a GPU."""
+    lines: list[str] = []
+    sampler = None
     if uuid is not None:
         command = [*SMI, f"--id={uuid}", f"--loop-ms={EVERY_MS}"]
         with suppress(OSError):
@@ -127,22 +116,25 @@ def watching(uuid: str | None, before_mib: float) -> Iterator[Watch]:
                 command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
     try:
-        yield watch
+        yield lines
     finally:
         if sampler is not None:
             sampler.terminate()
-            watch.text, _ = sampler.communicate()
+            lines += sampler.communicate()[0].splitlines()
 
 
 def memory_held_mib(uuid: str) -> float:
     """Memory that anybody holds on the GPU now; NaN where nvidia-smi does not tell."""
-    return use_of(_told((*SMI, f"--id={uuid}")) or "", 0.0).gmem_mib
+    return use_of((_told((*SMI, f"--id={uuid}")) or "").splitlines(), 0.0).gmem_mib
 
 
-def use_of(text: str, before_mib: float) -> Use:
-    """The summary of lines "percent, percent, MiB"; a column that is no number is unknown."""
+def use_of(lines: Sequence[str], before_mib: float) -> Use:
+    """The summary of lines "percent, percent, MiB"; a column that is no number is unknown.
+
+    Of the loop alone: memory that others held before is taken off.
+    """
     # The last line may be cut where the sampler was ended.
-    lines = [line for line in text.splitlines() if line.count(",") == QUERY.count(",")]
-    gpu, memory, held_mib = np.genfromtxt(lines or [",,"], delimiter=",", ndmin=2).T
+    whole = [line for line in lines if line.count(",") == QUERY.count(",")]
+    gpu, memory, held_mib = np.genfromtxt(whole or [",,"], delimiter=",", ndmin=2).T
     most_mib = max(float(held_mib.max()) - before_mib, 0.0)
     return Use(float(gpu.mean()) / 100.0, float(memory.mean()) / 100.0, most_mib)

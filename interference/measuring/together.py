@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_bool, c_double, c_long
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Barrier
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from interference.measuring.device import Form, MeasureError, Use, watching
+from interference.measuring.device import Form, MeasureError, Use, use_of, watching
 from sim.arrays import FloatArray
 
 NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
@@ -45,7 +45,7 @@ class Together:
     window_s: float
     steps_per_s: tuple[float, ...]
     busy: tuple[float, ...]  # CPU time over wall time of each loop
-    use: Use | None  # of the GPU, where one loop was alone on it
+    use: Use | None  # of the device, where one loop was alone on it
     words: str  # what the loop that found no memory said
 
 
@@ -102,7 +102,7 @@ def run_together(
             theirs.close()  # so that a loop that dies is noticed: nobody else holds its end
             loops[ours] = process
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        ran, use = _play(loops, shared, timing, uuid if count == 1 else None, before_mib)
+        ran, lines = _play(loops, shared, timing, uuid if count == 1 else None)
     except OutOfMemory as error:
         return Together(False, math.nan, (), (), None, str(error))
     finally:
@@ -111,13 +111,21 @@ def run_together(
             process.join()
             pipe.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return common_speeds(ran, timing["warmup_s"], use)
+    found = common_speeds(ran, timing["warmup_s"])
+    if count > 1:
+        return found
+    of_cores = min(found.busy[0] / max(len(tasks[0].cores), 1), 1.0)
+    use = Use(of_cores, math.nan, math.nan) if uuid is None else use_of(lines, before_mib)
+    return replace(found, use=use)
 
 
 def _play(
-    loops: Loops, shared: Shared, timing: Timing, uuid: str | None, before_mib: float
-) -> tuple[list[Ran], Use | None]:
-    """All begin, warm up, run for the time of measuring, are stopped and answer."""
+    loops: Loops, shared: Shared, timing: Timing, uuid: str | None
+) -> tuple[list[Ran], list[str]]:
+    """All begin, warm up, run for the time of measuring, are stopped and answer.
+
+    Also what `watching` the GPU of this `uuid` meanwhile told.
+    """
     last_s = time.monotonic() + timing["patience_s"] + timing["warmup_s"] + timing["measure_s"]
     ran: dict[Pipe, Ran] = {}
 
@@ -135,11 +143,11 @@ def _play(
     warm_s = max(shared.began_s) + timing["warmup_s"]
     follow(lambda: time.monotonic() >= warm_s)
     end_s, wanted = warm_s + timing["measure_s"], np.array(shared.steps) + timing["least_steps"]
-    with watching(uuid, before_mib) as watch:
+    with watching(uuid) as lines:
         follow(lambda: time.monotonic() >= end_s and all(np.array(shared.steps) >= wanted))
     shared.stop.value = True
     follow(lambda: len(ran) == len(loops))
-    return [ran[pipe] for pipe in loops], None if uuid is None else watch.use()
+    return [ran[pipe] for pipe in loops], lines
 
 
 def _answer(pipe: Pipe, loops: Loops) -> Ran:
@@ -204,7 +212,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
 
 
-def common_speeds(loops: Sequence[Ran], warmup_s: float, use: Use | None = None) -> Together:
+def common_speeds(loops: Sequence[Ran], warmup_s: float) -> Together:
     """Speeds from `warmup_s` after the last loop began until the first loop ended.
 
     A step that is cut by the window's border counts by the part inside, so that slow loops are not
@@ -219,4 +227,4 @@ def common_speeds(loops: Sequence[Ran], warmup_s: float, use: Use | None = None)
 
     steps_per_s = tuple(rate(ran, np.arange(len(ran.stamps_s), dtype=float)) for ran in loops)
     busy = tuple(rate(ran, ran.cpu_s) for ran in loops)
-    return Together(True, end_s - begin_s, steps_per_s, busy, use, "")
+    return Together(True, end_s - begin_s, steps_per_s, busy, None, "")

@@ -13,19 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from interference.readers.table import (
-    Table,
-    file_of,
-    profile_name,
-    read_table,
-    solo_profiles,
-    told_at,
-)
+from interference.readers.table import Table, file_of, profile_name, read_table, told_at
 from interference.rows import (
     CoRows,
     SoloProfiles,
     check_profiled,
     co_rows,
+    solo_profiles,
     stacked_profiles,
     stacked_rows,
 )

@@ -20,10 +20,9 @@ from interference.readers.table import (
     pair_numbers,
     profile_name,
     read_table,
-    solo_profiles,
     told_at,
 )
-from interference.rows import CoRows, SoloProfiles, check_profiled, co_rows
+from interference.rows import CoRows, SoloProfiles, check_profiled, co_rows, solo_profiles
 from sim.arrays import BoolArray, TextArray, objects
 
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from interference.readers.table import solo_profiles
-from interference.rows import CoRows, SoloProfiles
+from interference.rows import CoRows, SoloProfiles, solo_profiles
 from sim.arrays import objects
 
 KIND, SOURCE = "a", "made"

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from interference.readers.table import solo_profiles
-from interference.rows import CoRows, SoloProfiles
+from interference.rows import CoRows, SoloProfiles, solo_profiles
 from sim.arrays import FloatArray, objects
 
 PROFILES, TYPES = 9, 2

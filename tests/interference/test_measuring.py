@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from interference.data_sets import rows_of_csv, write_csv
 from interference.measuring import device
 from interference.measuring.device import Device, MeasureError, Use, mps_runs, use_of, watching
-from interference.measuring.table import Result, plan, read_part, rows_of, solos_of, write_part
+from interference.measuring.table import Group, plan, read_part, tables_of, write_part
 from interference.measuring.together import Ran, Together, common_speeds, found, is_out_of_memory
 from interference.measuring.training_loops import (
     cnn,
@@ -107,29 +108,29 @@ def test_a_maker_that_is_not_there_is_named(path):
 
 
 def test_use_is_read_from_the_lines_of_nvidia_smi():
-    text = "50, 20, 1000\n100, 40, 3000\n90, 1"  # the last line is cut
-    assert use_of(text, 400.0) == Use(gpu_util=0.75, gmem_util=pytest.approx(0.3), gmem_mib=2600.0)
-    partly = use_of("[N/A], [N/A], 700\n", 0.0)
+    lines = ["50, 20, 1000", "100, 40, 3000", "90, 1"]  # the last line is cut
+    assert use_of(lines, 400.0) == Use(gpu_util=0.75, gmem_util=pytest.approx(0.3), gmem_mib=2600.0)
+    partly = use_of(["[N/A], [N/A], 700"], 0.0)
     assert math.isnan(partly.gpu_util) and partly.gmem_mib == 700.0
-    assert math.isnan(use_of("", 0.0).gmem_mib)
+    assert math.isnan(use_of([], 0.0).gmem_mib)
 
 
 def test_programs_of_nvidia_are_asked_where_they_are(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not mps_runs()
-    with watching("GPU-0", 0.0) as watch:
+    with watching("GPU-0") as lines:
         pass
-    assert math.isnan(watch.use().gpu_util)
+    assert lines == []
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     fake(tmp_path / "nvidia-cuda-mps-control", "exit 1")
     assert not mps_runs()
     fake(tmp_path / "nvidia-cuda-mps-control", 'read word; test "$word" = get_server_list')
     assert mps_runs()
     fake(tmp_path / "nvidia-smi", "echo '80, 30, 900'; touch \"$0.ran\"; exec sleep 60")
-    with watching("GPU-0", 100.0) as watch:
+    with watching("GPU-0") as lines:
         while not (tmp_path / "nvidia-smi.ran").exists():
             pass
-    assert watch.use() == Use(gpu_util=0.8, gmem_util=0.3, gmem_mib=800.0)
+    assert lines == ["80, 30, 900"]
 
 
 def test_a_step_of_a_gpu_is_stamped_when_the_next_is_under_way(monkeypatch):
@@ -170,58 +171,75 @@ def fake(path, body: str) -> None:
     path.chmod(0o755)
 
 
-def result(number: int, members: tuple[str, ...], round_: int, *speeds: float, use=None) -> Result:
-    feasible = len(speeds) > 0
-    busy = (0.5,) * len(speeds)
-    return Result(number, members, round_, Together(feasible, 1.0, speeds, busy, use, ""))
+def ran(*speeds: float, use: Use | None = None) -> Together:
+    if len(speeds) == 1 and use is None:
+        use = Use(0.5, math.nan, math.nan)
+    return Together(len(speeds) > 0, 1.0, speeds, (0.5,) * len(speeds), use, "")
 
 
-RESULTS = [
-    result(0, ("a/1",), 0, 10.0), result(1, ("b/1",), 0, 4.0), result(2, ("a/1", "b/1"), 0, 5.0, 3),
-    result(0, ("a/1",), 1, 20.0), result(1, ("b/1",), 1, 8.0), result(2, ("a/1", "b/1"), 1, 8.0, 4),
-]  # fmt: skip
+A, B, BOTH = Group(0, ("a/1",)), Group(1, ("b/1",)), Group(2, ("a/1", "b/1"))
+MEASURED = {
+    A: {0: ran(10.0), 1: ran(20.0)},
+    B: {0: ran(4.0), 1: ran(8.0)},
+    BOTH: {0: ran(5.0, 3), 1: ran(8.0, 4)},
+}
 
 
-def test_each_round_is_compared_with_itself():
-    rows = rows_of(RESULTS, CPU)
-    assert [(r.group, r.victim, r.aggressors, r.measured) for r in rows] == [
+def test_each_round_is_compared_with_itself_and_the_files_are_read_again(tmp_path):
+    rows, solos, odd = tables_of(MEASURED, CPU)
+    told = zip(rows.group, rows.victim, rows.aggressors, rows.measured, strict=True)
+    assert list(told) == [
         (0, "a/1", (), False), (1, "b/1", (), False),
         (2, "a/1", ("b/1",), True), (2, "b/1", ("a/1",), True),
     ]  # fmt: skip
     # a: 5/10 and 8/20; b: 3/4 and 4/8
-    assert [r.norm_speed for r in rows] == pytest.approx([1.0, 1.0, 0.45, 0.625])
-    a, b = solos_of(RESULTS, CPU)
-    assert (a.step_s, b.step_s) == pytest.approx(((0.1 + 0.05) / 2, (0.25 + 0.125) / 2))
-    assert (a.gpu_util, math.isnan(a.gmem_mib), a.source) == (0.5, True, "own_cpu_cores")
+    assert rows.norm_speed.tolist() == pytest.approx([1.0, 1.0, 0.45, 0.625])
+    assert solos.step_s.tolist() == pytest.approx([(0.1 + 0.05) / 2, (0.25 + 0.125) / 2])
+    assert (solos.gpu_util.tolist(), set(solos.source)) == ([0.5, 0.5], {"own_cpu_cores"})
+    assert np.isnan(solos.gmem_mib).all()
+    assert odd == []
+    write_csv(tmp_path, rows, solos)
+    again, _ = rows_of_csv(tmp_path)
+    np.testing.assert_array_equal(again.norm_speed, rows.norm_speed)
 
 
 def test_a_group_that_once_did_not_fit_is_infeasible():
-    rows = rows_of([*RESULTS[:5], result(2, ("a/1", "b/1"), 1)], CPU)
-    assert [(r.feasible, math.isnan(r.norm_speed)) for r in rows[2:]] == [(False, True)] * 2
+    rows, _, _ = tables_of(MEASURED | {BOTH: MEASURED[BOTH] | {1: ran()}}, CPU)
+    assert rows.feasible.tolist() == [True, True, False, False]
+    assert np.isnan(rows.norm_speed[2:]).all()
 
 
 def test_a_profile_that_once_did_not_fit_alone_is_in_no_row():
-    rows = rows_of([*RESULTS[:4], result(1, ("b/1",), 1)], CPU)
-    assert [(r.victim, r.aggressors) for r in rows] == [("a/1", ())]
+    rows, _, _ = tables_of(MEASURED | {B: MEASURED[B] | {1: ran()}}, CPU)
+    assert (rows.victim.tolist(), rows.aggressors.tolist()) == (["a/1"], [()])
+    rows, solos, _ = tables_of({A: {0: ran()}}, CPU)
+    assert (len(rows), len(solos)) == (0, 0)
 
 
 def test_a_round_that_was_cut_short_does_no_harm():
-    assert [r.norm_speed for r in rows_of(RESULTS[:4], CPU)[2:]] == pytest.approx([0.5, 0.75])
+    rows, _, _ = tables_of(MEASURED | {BOTH: {0: ran(5.0, 3)}}, CPU)
+    assert rows.norm_speed[2:].tolist() == pytest.approx([0.5, 0.75])
+
+
+def test_a_loop_twice_as_fast_as_alone_says_nothing_and_spoils_no_file():
+    """Somebody else slowed it when it was alone; readers refuse such a speed."""
+    rows, _, odd = tables_of(MEASURED | {BOTH: {0: ran(21.0, 3)}}, CPU)
+    assert (rows.victim.tolist(), odd) == (["a/1", "b/1"], [BOTH])
 
 
 def test_use_of_a_gpu_is_that_of_the_loop_alone():
-    use = [Use(0.5, 0.2, 900.0), Use(0.7, 0.4, 1000.0)]
-    solos = solos_of([result(0, ("a/1",), i, 10.0, use=use[i]) for i in range(2)], GPU)
-    found_use = [(s.gpu_util, s.gmem_util, s.gmem_mib, s.source) for s in solos]
-    assert found_use == [(pytest.approx(0.6), pytest.approx(0.3), 1000.0, "own_mps")]
+    uses = Use(0.5, 0.2, 900.0), Use(0.7, 0.4, 1000.0)
+    _, solos, _ = tables_of({A: {i: ran(10.0, use=use) for i, use in enumerate(uses)}}, GPU)
+    assert (solos.gpu_util[0], solos.gmem_util[0]) == pytest.approx((0.6, 0.3))
+    assert (solos.gmem_mib[0], solos.source[0]) == (1000.0, "own_mps")
 
 
 def test_a_stored_group_comes_back(tmp_path):
     path = tmp_path / "parts" / "x.json"
-    assert read_part(path, 0) is None
-    for stored in (RESULTS[2], result(2, ("a/1",), 0, 1.0, use=Use(0.5, 0.2, 900.0))):
+    assert read_part(path) is None
+    for stored in (MEASURED[BOTH][0], ran(1.0, use=Use(0.5, 0.2, 900.0))):
         write_part(path, stored)
-        assert read_part(path, 2) == stored
+        assert read_part(path) == stored
     path.write_text("{}")
     with pytest.raises(MeasureError, match="remove it to measure again"):
-        read_part(path, 0)
+        read_part(path)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interference.data_sets import rows_of_csv, write_csv
-from interference.readers.table import solo_profiles
 from interference.rows import (
     CO_TYPES,
     SOLO_TYPES,
@@ -17,6 +16,7 @@ from interference.rows import (
     SoloProfiles,
     check_profiled,
     mix_numbers,
+    solo_profiles,
     stacked_profiles,
     stacked_rows,
     types_of,

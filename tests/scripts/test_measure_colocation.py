@@ -101,7 +101,7 @@ def test_sharing_slows_memory_limits_and_what_is_there_is_not_measured_again(mea
     rows = read(tmp_path, "colocation.csv")
     alone, together, full = rows[:2], rows[2:4], rows[4:]
     assert [(r["victim"], r["aggressors"], r["norm_speed"], r["measured"]) for r in alone] == [
-        ("mlp/8", "", "1", "0"), ("hog/8", "", "1", "0"),
+        ("mlp/8", "", "1.0", "0"), ("hog/8", "", "1.0", "0"),
     ]  # fmt: skip
     assert {row["aggressors"] for row in together} == {"mlp/8"}
     assert len({row["group"] for row in together}) == 1
