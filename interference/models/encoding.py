@@ -60,7 +60,7 @@ def job_features(solos: SoloProfiles) -> JobFeatures:
 
     Step time (here, on other GPU types, a sample), utilisations, memory, stages, numbers of GPUs
     and nodes; and how the job's throughput grows with GPUs and nodes, from its own gangs (same
-    model and batch) and, where no batch is known, from all runs of its model.
+    model, batch and precision) and, where no batch is known, from all runs of its model.
     """
     told = [_own(solos, row) for row in range(len(solos))]
     for more in (_on_other_types(solos), _of_gangs(solos), _of_model(solos)):
@@ -113,7 +113,8 @@ def _on_other_types(solos: SoloProfiles) -> list[dict[str, float]]:
 def _of_gangs(solos: SoloProfiles) -> list[dict[str, float]]:
     """Logarithm of a gang's speed-up on one server, and of what spreading it leaves."""
     speed: dict[tuple[object, ...], dict[tuple[int, int], float]] = defaultdict(dict)
-    kinds = list(zip(solos.source, solos.gpu_type, solos.model, solos.batch, strict=True))
+    same = (solos.source, solos.gpu_type, solos.model, solos.batch, solos.amp)
+    kinds = list(zip(*same, strict=True))
     for row, kind in enumerate(kinds):
         if solos.batch[row] > 0:
             where = (int(solos.gpus[row]), int(solos.nodes[row]))

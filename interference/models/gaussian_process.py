@@ -5,6 +5,8 @@ with the distance from what was measured. The parameters maximise the marginal l
 prior, so no held-out rows are spent on them.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -109,6 +111,8 @@ MOST_ROWS = 6000  # 290 MB a matrix
 STEPS = 15  # of L-BFGS
 BLOCK = 200
 JITTER = 1e-6
+NEW = UNKNOWN - 1  # a name that no fitted row has, where it is compared with itself
+NAMES = ("gpu_type", "victim_profile", "victim_model", "aggressor_profile", "aggressor_model")
 
 
 class GaussianProcessModel(ScaledModel):
@@ -140,12 +144,24 @@ class GaussianProcessModel(ScaledModel):
             asked = encoded.take(block)
             with torch.no_grad():
                 cross = Likeness(asked, self._fitted).covariance(self._ln)
-                own = torch.diagonal(Likeness(asked, asked).covariance(self._ln))
+                itself = _named(asked)
+                own = torch.diagonal(Likeness(itself, itself).covariance(self._ln))
                 explained = torch.linalg.solve_triangular(self._root, cross.T, upper=False)
                 variance = own - explained.square().sum(dim=0) + self._ln["noise"].exp()
             mean[block] = (cross @ self._weights).numpy()
             sd[block] = variance.clamp(min=JITTER).sqrt().numpy()
         return mean, sd
+
+
+def _named(encoded: Encoded) -> Encoded:
+    """Rows in which what is unknown equals itself: a new job or GPU type varies as known ones do.
+
+    All unknown jobs of a row count as one, which errs on the wide side.
+    """
+    told = {name: getattr(encoded, name) for name in NAMES}
+    return replace(
+        encoded, **{name: np.where(each == UNKNOWN, NEW, each) for name, each in told.items()}
+    )
 
 
 def _tuned(encoded: Encoded, target: Tensor) -> dict[str, Tensor]:

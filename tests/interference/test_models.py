@@ -10,6 +10,7 @@ from interference.fit import fresh_models
 from interference.models.encoding import LEAST_SPEED, job_features
 from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel
+from interference.rows import solo_profiles, stacked_profiles
 from sim.arrays import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (
@@ -18,6 +19,7 @@ from tests.interference.pair_worlds import (
     PROFILES,
     TYPES,
     UTIL,
+    additive_norm,
     rows_of_world,
     smooth_norm,
     solos_of_world,
@@ -142,6 +144,39 @@ def test_process_is_surer_near_what_it_saw_and_its_intervals_hold():
     model.fit(rows.take(low), solos)
     sd = model.predict(rows, solos).sd
     assert sd[low].mean() < 0.7 * sd[~low].mean()
+
+
+def test_process_takes_what_it_never_met_to_differ_as_much_as_what_it_met():
+    """Equal inputs, other names: the spread is that of jobs or types among each other."""
+    known = solos_of_world()
+    twin = known.take(known.profile == NAMES[0])
+    twin = replace(twin, profile=objects(["N/1"] * 2), model=objects(["N"] * 2))
+    new_type = known.take(known.gpu_type == "k")
+    new_type = replace(new_type, gpu_type=objects(["new"] * len(new_type)))
+    solos, norm = stacked_profiles([known, twin, new_type]), additive_norm()
+    rows, model = rows_of_world(norm), GaussianProcessModel(seed=0)
+    model.fit(rows, solos)
+    asked = rows.take((rows.gpu_type == "k") & (rows.victim == NAMES[0]))
+    n = len(asked)
+    for other, spread in (
+        (replace(asked, victim=objects(["N/1"] * n)), norm[0].std(axis=0).mean()),
+        (replace(asked, aggressors=objects([("N/1",)] * n)), norm[0].std(axis=1).mean()),
+        (replace(asked, gpu_type=objects(["new"] * n)), norm.std()),
+    ):
+        assert spread < model.predict(other, solos).sd.mean() < 2.0 * spread
+
+
+def test_gangs_in_mixed_precision_are_compared_with_their_own():
+    """One GPU and two on a server: twice as fast with amp, as fast without."""
+    solos = solo_profiles(
+        source="made", gpu_type="k", profile=["A/8@amp", "A/8@2x1@amp", "A/8", "A/8@2x1"],
+        model=["A"] * 4, batch=np.full(4, 8), gpus=np.array([1, 2, 1, 2]), nodes=1,
+        amp=np.array([True, True, False, False]), step_s=np.array([0.2, 0.1, 0.4, 0.4]),
+    )  # fmt: skip
+    features = job_features(solos)
+    gain = features.names.index("ln_gain_2")
+    told = [features.values[key][gain] for key in solos.keys()]  # noqa: SIM118
+    assert told == pytest.approx([np.log(2.0)] * 2 + [0.0] * 2)
 
 
 @pytest.mark.parametrize("name", ["mixed_effects", "extra_trees", "gaussian_process"])
