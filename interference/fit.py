@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -190,20 +191,20 @@ def fit_and_report(
         done: told what has just been finished.
     """
     sets = data_sets(data_dir, seed=seed, names=names)
-    if not _pairs(next(iter(sets.values())).rows).any():
+    first = next(iter(sets.values()))
+    pairs = _pairs(first.rows)
+    if not len(pairs):
         raise PhysicsError(f"{data_dir}: no pair on whole GPUs, which the simulator's tables need")
+    # Refuses too few of them before minutes of work.
+    list(pair_folds(pairs.take(fit_rows(pairs)), folds, np.random.default_rng(seed)))
+    fresh = partial(fresh_models, seed, models)
     judged: dict[str, Judged] = {}
     errors: dict[str, Errors] = {}
     memory: dict[str, dict[str, dict[str, float]]] = {}
     for name, each in sets.items():
         rows = each.rows.take(fit_rows(each.rows))
         judged[name] = judge(
-            rows,
-            each.solos,
-            lambda: fresh_models(seed, models),
-            folds=folds,
-            seed=seed,
-            done=_about(name, done),
+            rows, each.solos, fresh, folds=folds, seed=seed, done=_about(name, done)
         )
         errors |= errors_of(name, judged[name])
         if not each.rows.feasible.all():
@@ -213,7 +214,6 @@ def fit_and_report(
                 for split in ("pair", "model")
                 if split in parts
             }
-    first = next(iter(sets.values()))
     told = [name for name in SAVED if models is None or name in models or name == SAVED[0]]
     saved = saved_model(first, told, seed=seed, folds=folds, keep_observed=True)
     done("tables for the simulator")
@@ -230,13 +230,13 @@ def saved_model(
     """Cross-fitted tables of models that schedulers can be told.
 
     Args:
-        data: rows; only pairs on one whole GPU are used.
+        data: rows; only pairs on one whole GPU are used, or on links where there are no others.
         models: names of them.
         seed: equal folds for every model.
         folds: of the split by pair.
         keep_observed: pairs that were tried keep whether they fitted; else a rule says it.
     """
-    pairs = data.rows.take(_pairs(data.rows))
+    pairs = _pairs(data.rows)
     rows = pairs.take(fit_rows(pairs))
     cells = every_cell(pairs, data.solos)
     tables = {
@@ -253,7 +253,9 @@ def saved_model(
     )
 
 
-def _pairs(rows: CoRows) -> BoolArray:
-    """(N,) True for two jobs on one whole GPU, or (network) on shared links."""
+def _pairs(rows: CoRows) -> CoRows:
+    """Of two jobs on one whole GPU; where there are none, of two on shared links."""
     two = np.array([len(each) == 1 for each in rows.aggressors], dtype=np.bool_)
-    return np.asarray(two & (rows.sharing != "mig") & (rows.share == 1.0))
+    two &= rows.share == 1.0
+    on_gpu = two & (rows.sharing == "gpu")
+    return rows.take(on_gpu if on_gpu.any() else two & (rows.sharing == "network"))

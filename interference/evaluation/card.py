@@ -70,8 +70,8 @@ good for that."""
 SPLITS = """\
 - `pair`: {folds} folds. No fitted row has the same jobs together, in whatever roles and on
   whatever GPU type; each job may have been fitted in other company.
-- `model`: one fold a model. No fitted row has that model, as victim or aggressor, in any batch
-  size. A row of two models is judged twice.
+- `model`: one fold a model that some row lacks. No fitted row has that model, as victim or
+  aggressor, in any batch size. A row of two models is judged twice.
 - `gpu_type`: one fold a type, where a set has several. No fitted row is of that type; each pair
   may have been fitted on another."""
 

@@ -23,8 +23,11 @@ def pair_folds(rows: CoRows, folds: int, rng: np.random.Generator) -> Iterator[F
     """Hold out mixes: no fitted row has the same jobs, on whatever GPU type."""
     mix = mix_numbers(rows)
     every = np.unique(mix)
-    if len(every) == 1:
-        raise PhysicsError("the rows have 1 mix; folds need at least 2 to hold one out: add rows")
+    if len(every) < 2:  # noqa: PLR2004  (one to hold out, one to fit)
+        raise PhysicsError(
+            f"the rows with a measured speed have {len(every)} mix; folds need at least 2 to hold "
+            "one out: add rows"
+        )
     if not 1 < folds <= len(every):
         raise PhysicsError(
             f"folds is {folds}; the rows have {len(every)} mixes: set folds=2, or up to that"
@@ -35,14 +38,20 @@ def pair_folds(rows: CoRows, folds: int, rng: np.random.Generator) -> Iterator[F
         yield np.flatnonzero(~test), np.flatnonzero(test)
 
 
+LEAST_MODELS = 3  # to hold one out
+
+
 def model_folds(rows: CoRows, solos: SoloProfiles) -> Iterator[Fold]:
-    """Hold out one model at a time: judged are all rows that it takes part in, in any role."""
-    models = models_of(rows, solos)
-    for name in sorted(model_names(rows, solos)):
+    """Hold out one model at a time: judged are all rows that it takes part in, in any role.
+
+    None where there are fewer than LEAST_MODELS. A model that every row has is passed over: without
+    it there is nothing to fit.
+    """
+    models, names = models_of(rows, solos), model_names(rows, solos)
+    for name in sorted(names) if len(names) >= LEAST_MODELS else ():
         test = np.array([name in row for row in models], dtype=np.bool_)
-        if test.all():
-            raise PhysicsError(f"every row has {name}; add rows without it to hold it out")
-        yield np.flatnonzero(~test), np.flatnonzero(test)
+        if not test.all():
+            yield np.flatnonzero(~test), np.flatnonzero(test)
 
 
 def type_folds(rows: CoRows) -> Iterator[Fold]:
@@ -162,7 +171,6 @@ def _rank_correlation(truth: np.ndarray, told: np.ndarray) -> float:
 
 Judged = dict[str, dict[str, HeldOut]]  # split -> model -> held-out predictions
 Errors = dict[str, dict[str, dict[str, float]]]  # split -> model -> measures
-LEAST_MODELS = 3  # to hold one out
 
 
 def fit_rows(rows: CoRows) -> BoolArray:
@@ -204,8 +212,8 @@ def judge(
 def splits(rows: CoRows, solos: SoloProfiles, *, folds: int, seed: int) -> dict[str, list[Fold]]:
     """Folds of every split that the rows allow."""
     found = {"pair": list(pair_folds(rows, folds, np.random.default_rng(seed)))}
-    if len(model_names(rows, solos)) >= LEAST_MODELS:
-        found["model"] = list(model_folds(rows, solos))
+    if by_model := list(model_folds(rows, solos)):
+        found["model"] = by_model
     if len(set(rows.gpu_type)) > 1:
         found["gpu_type"] = list(type_folds(rows))
     return found

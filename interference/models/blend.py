@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
-from interference.evaluation.judge import LEVEL, NORMAL, model_folds, model_names
+from interference.evaluation.judge import LEVEL, NORMAL, Fold, model_folds
 from interference.models.encoding import Encoded, Prediction, RowEncoder, SpeedModel, prediction
 from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import MixedEffectsModel, ScaledModel, tree_inputs
@@ -106,15 +106,14 @@ def fitted_mean(
 
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of mixed effects
-LEAST_MODELS = 3  # of the fitted rows, to choose the weight and the width by
 MAY_WIDEN = 4.0
 
 
 def mean_for_new_models(rows: CoRows, solos: SoloProfiles, seed: int) -> WeightedMean:
     """Choose weight and width on held-out models of the rows, then fit on all of them."""
     weight, widen = 0.5, 1.0
-    if len(model_names(rows, solos)) >= LEAST_MODELS:
-        held = _held_out(rows, solos, seed)
+    if folds := list(model_folds(rows, solos)):
+        held = _held_out(rows, solos, folds, seed)
         weight = min(WEIGHTS, key=lambda w: float(held.error(w).mean()))
         widen = held.widening(weight)
     return fitted_mean(_new_members(weight, seed), rows, solos, widen=widen)
@@ -156,11 +155,11 @@ class _HeldOut:
         return float(np.clip(np.quantile(ratio, LEVEL) / NORMAL, 1.0, MAY_WIDEN))
 
 
-def _held_out(rows: CoRows, solos: SoloProfiles, seed: int) -> _HeldOut:
+def _held_out(rows: CoRows, solos: SoloProfiles, folds: list[Fold], seed: int) -> _HeldOut:
     spread = {kind: max(float(rows.norm_speed[rows.gpu_type == kind].std()), 1e-3)
               for kind in set(rows.gpu_type)}  # fmt: skip
-    folds = []
-    for train, test in model_folds(rows, solos):
+    parts = []
+    for train, test in folds:
         judged, told = rows.take(test), []
         for _, model in _new_members(0.5, seed):
             model.fit(rows.take(train), solos)
@@ -168,8 +167,8 @@ def _held_out(rows: CoRows, solos: SoloProfiles, seed: int) -> _HeldOut:
         mixed, *trees = (each.norm_speed for each in told)
         square = np.mean([np.square(each.sd) for each in told], axis=0)
         unit = np.array([spread[kind] for kind in judged.gpu_type])
-        folds.append((mixed, sum(trees) / 2.0, square, judged.norm_speed, unit))
-    return _HeldOut(*map(np.concatenate, zip(*folds, strict=True)))
+        parts.append((mixed, sum(trees) / 2.0, square, judged.norm_speed, unit))
+    return _HeldOut(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class BlendModel:

@@ -11,9 +11,11 @@ from interference.evaluation.judge import (
     choice_score,
     errors_of,
     fit_rows,
+    held_out,
     judge,
     measures,
     model_folds,
+    model_names,
     models_of,
     pair_folds,
     splits,
@@ -70,11 +72,26 @@ def test_impossible_folds_are_refused(folds):
         list(pair_folds(rows, folds, np.random.default_rng(0)))
 
 
-def test_rows_of_one_mix_have_no_folds():
+@pytest.mark.parametrize("mixes", [0, 1])
+def test_rows_of_one_mix_or_none_have_no_folds(mixes):
     rows, _ = generated_rows(np.random.default_rng(0))
-    one = rows.take(mix_numbers(rows) == 0)
-    with pytest.raises(PhysicsError, match=r"1 mix; .* at least 2"):
-        list(pair_folds(one, 2, np.random.default_rng(0)))
+    few = rows.take(mix_numbers(rows) < mixes)
+    with pytest.raises(PhysicsError, match=rf"have {mixes} mix; .* at least 2"):
+        list(pair_folds(few, 2, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_model_that_every_row_has_is_not_held_out(others):
+    """All rows have it, or all that are left when another one is held out."""
+    rows, solos = generated_rows(np.random.default_rng(0))
+    rows = rows.take(fit_rows(rows) & (rows.gpu_type == "p100"))
+    models = [set(row) for row in models_of(rows, solos)]
+    few = {"LM"} if others else set()
+    star = rows.take(np.array(["ResNet-18" in row or row == few for row in models]))
+    folds = splits(star, solos, folds=2, seed=0)["model"]
+    assert len(folds) == len(model_names(star, solos)) - 1 + others
+    judged = held_out(fresh_models(0, ["learned"])[0], star, solos, folds)
+    assert np.isfinite(judged.told.norm_speed).all()
 
 
 def test_measures_by_hand():

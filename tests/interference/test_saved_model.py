@@ -1,11 +1,13 @@
 """Saved models, beliefs, and the whole fit."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from interference.fit import fit_and_report
+from interference.data_sets import DataSet, write_csv
+from interference.fit import SAVED, fit_and_report, saved_model
 from interference.learned import (
     SHIPPED_DIR,
     LearnedInterference,
@@ -14,9 +16,19 @@ from interference.learned import (
     load_model,
     save_model,
 )
+from interference.rows import stacked_rows
+from sim.arrays import objects
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
+from tests.interference.pair_worlds import (
+    NAMES,
+    PROFILES,
+    TYPES,
+    rows_of_world,
+    smooth_norm,
+    solos_of_world,
+)
 
 
 def small_model() -> SavedModel:
@@ -124,7 +136,7 @@ def test_shipped_files_cover_the_shipped_names(source):
     catalogue = ShippedProfiles()
     assert set(saved.profiles) == set(catalogue.names)
     assert set(saved.gpu_types) == set(catalogue.gpu_types)
-    assert list(saved.norm_speed) == ["additive", "linear", "learned"]
+    assert tuple(saved.norm_speed) == SAVED
 
 
 def test_fit_without_measured_rows(tmp_path):
@@ -139,3 +151,30 @@ def test_fit_without_measured_rows(tmp_path):
     truth = ShippedInterference().pair_table(ShippedProfiles())
     error = np.abs(1 / table.slowdown - 1 / truth.slowdown)[truth.feasible]
     assert error.mean() == pytest.approx(by_model["linear"]["mae"], rel=0.2)
+
+
+def test_pairs_on_links_are_not_told_as_pairs_on_gpus():
+    """One file may hold both of the same jobs; the tables are of GPUs."""
+    norm = np.full((TYPES, PROFILES, PROFILES), 0.5)
+    solos, on_gpu = solos_of_world(), rows_of_world(norm)
+    n = len(on_gpu)
+    on_links = replace(on_gpu, sharing=objects(["network"] * n), norm_speed=np.full(n, 0.9))
+    for rows, speed in ((stacked_rows([on_links, on_gpu]), 0.5), (on_links, 0.9)):
+        data = DataSet(rows, solos, "measured")
+        saved = saved_model(data, ["linear"], seed=0, folds=3, keep_observed=True)
+        np.testing.assert_allclose(saved.norm_speed["linear"], speed)
+
+
+def test_too_few_pairs_are_refused_before_mixes_are_judged(tmp_path):
+    rows, solos = rows_of_world(smooth_norm()), solos_of_world()
+    others = rows.take((rows.gpu_type == "k") & (rows.victim == NAMES[0]))
+    mixes = replace(
+        others,
+        aggressors=objects([(name,) * 2 for (name,) in others.aggressors]),
+        group=np.arange(len(others)),
+    )
+    write_csv(tmp_path, stacked_rows([others.take(np.array([1])), mixes]), solos)
+    told: list[str] = []
+    with pytest.raises(PhysicsError, match="have 1 mix"):
+        fit_and_report(data_dir=tmp_path, seed=0, folds=2, models=["constant"], done=told.append)
+    assert told == []
