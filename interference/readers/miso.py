@@ -52,9 +52,12 @@ def rows_of_miso(folder: Path | str) -> tuple[CoRows, SoloProfiles]:
     slices, named = _slice_rows(table, step_s), _solos(step_s)
     times, forms, split = _arrays(path)
     names = _job_names(path, forms, step_s)
+    dummy = solo_profiles(
+        source=SOURCE, gpu_type=GPU_TYPE, profile=[DUMMY], model=["dummy"], batch=0
+    )
     with told_at(lambda row: f"{path}: mix {row // (JOBS * len(LEVELS))}"):
         mixes = _mix_rows(times, names, split)
-        solos = stacked_profiles([named, _dummy_profile()])
+        solos = stacked_profiles([named, dummy])
         check_profiled(mixes, solos)
     return stacked_rows([mixes, slices]), solos
 
@@ -88,16 +91,6 @@ def _solos(step_s: dict[str, dict[int, float]]) -> SoloProfiles:
         model=[name.rpartition("/")[0] for name in names],
         batch=np.array([int(name.rpartition("/")[2]) for name in names]),
         step_s=np.array([times[WHOLE_GPU_G] for times in step_s.values()]),
-    )
-
-
-def _dummy_profile() -> SoloProfiles:
-    return solo_profiles(
-        source=SOURCE,
-        gpu_type=GPU_TYPE,
-        profile=[DUMMY],
-        model=["dummy"],
-        batch=np.zeros(1, dtype=np.int64),
     )
 
 

@@ -286,7 +286,7 @@ def _deepshare_solos(table: Table) -> SoloProfiles:
             gpu_type=DEEPSHARE_GPU_TYPE,
             profile=_deepshare_profiles(table, ""),
             model=list(table.texts("model")),
-            batch=np.zeros(len(table), dtype=np.int64),
+            batch=0,
             gpus=table.wholes("gpus"),
             nodes=table.wholes("nodes"),
             samples_per_s=table.numbers("samples_per_s"),

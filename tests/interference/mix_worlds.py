@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from interference.rows import CoRows, SoloProfiles, solo_profiles
-from sim.arrays import objects
+from interference.rows import CoRows, SoloProfiles, co_rows, solo_profiles
 
 KIND, SOURCE = "a", "made"
 UTIL = {f"{model}/{batch}": util for (model, batch), util in zip(
@@ -46,20 +45,15 @@ def rows_of_mixes(
         for at in range(len(jobs))
         for share in shares
     ]
-    n = len(told)
-    return CoRows(
-        source=objects([source] * n),
-        gpu_type=objects([kind] * n),
-        sharing=objects(["gpu"] * n),
+    return co_rows(
+        source=source,
+        gpu_type=kind,
         group=np.array([row[0] for row in told], dtype=np.int64),
-        split=objects([""] * n),
-        victim=objects([row[1] for row in told]),
-        aggressors=objects([row[2] for row in told]),
+        victim=[row[1] for row in told],
+        aggressors=[row[2] for row in told],
         share=np.array([row[3] for row in told], dtype=np.float64),
         norm_speed=np.array([law(*row[1:]) for row in told], dtype=np.float64),
-        relative_to=objects([relative_to] * n),
-        feasible=np.ones(n, dtype=np.bool_),
-        measured=np.ones(n, dtype=np.bool_),
+        relative_to=relative_to,
     )
 
 

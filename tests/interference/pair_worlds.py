@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interference.rows import CoRows, SoloProfiles, solo_profiles
+from interference.rows import CoRows, SoloProfiles, co_rows, solo_profiles
 from sim.arrays import FloatArray, objects
 
 PROFILES, TYPES = 9, 2
@@ -32,20 +32,14 @@ def rows_of_world(norm: FloatArray) -> CoRows:
     """All cells of a (T, P, P) table [type, victim, aggressor]; (a, b) and (b, a) are one group."""
     kind, victim, aggressor = (index.ravel() for index in np.indices(norm.shape))
     low, high = np.minimum(victim, aggressor), np.maximum(victim, aggressor)
-    n, names = norm.size, objects(NAMES)
-    return CoRows(
-        source=objects(["made"] * n),
+    names = objects(NAMES)
+    return co_rows(
+        source="made",
         gpu_type=objects(KINDS)[kind],
-        sharing=objects(["gpu"] * n),
         group=(kind * PROFILES + low) * PROFILES + high,
-        split=objects([""] * n),
         victim=names[victim],
-        aggressors=objects([(name,) for name in names[aggressor]]),
-        share=np.ones(n),
+        aggressors=[(name,) for name in names[aggressor]],
         norm_speed=norm.ravel().astype(np.float64),
-        relative_to=objects(["solo"] * n),
-        feasible=np.ones(n, dtype=np.bool_),
-        measured=np.ones(n, dtype=np.bool_),
     )
 
 

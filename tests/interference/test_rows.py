@@ -15,6 +15,7 @@ from interference.rows import (
     RowFault,
     SoloProfiles,
     check_profiled,
+    co_rows,
     mix_numbers,
     solo_profiles,
     stacked_profiles,
@@ -27,33 +28,20 @@ from sim.errors import PhysicsError
 
 def rows_of(*rows: tuple[int, str, tuple[str, ...], float], **columns) -> CoRows:
     """Rows of (group, victim, aggressors, speed); other columns are one value each."""
-    n = len(rows)
     speed = np.array([row[3] for row in rows], dtype=np.float64)
-    values = {
-        "source": "mine", "gpu_type": "t4", "sharing": "gpu", "split": "", "share": 1.0,
-        "relative_to": "solo", "measured": True,
-    } | columns  # fmt: skip
-    return CoRows(
+    return co_rows(
         group=np.array([row[0] for row in rows], dtype=np.int64),
-        victim=objects([row[1] for row in rows]),
-        aggressors=objects([row[2] for row in rows]),
+        victim=[row[1] for row in rows],
+        aggressors=[row[2] for row in rows],
         norm_speed=speed,
         feasible=~np.isnan(speed),
-        **{
-            name: np.full(n, value) if CO_TYPES[name] is not np.object_ else objects([value] * n)
-            for name, value in values.items()
-        },
+        **({"source": "mine", "gpu_type": "t4"} | columns),
     )
 
 
 def solos_of(*names: str, **numbers: float) -> SoloProfiles:
     return solo_profiles(
-        source="mine",
-        gpu_type="t4",
-        profile=names,
-        model=names,
-        batch=np.zeros(len(names), dtype=np.int64),
-        **{name: np.full(len(names), value) for name, value in numbers.items()},
+        source="mine", gpu_type="t4", profile=names, model=names, batch=0, **numbers
     )
 
 
