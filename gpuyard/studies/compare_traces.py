@@ -150,8 +150,8 @@ def trace_page(first: JobSample, second: JobSample, *, names: tuple[str, str], p
     save_png(figure, path)
 
 
-def _cdfs(axes: Axes, pair: tuple[Sample, Sample], title: str, unit: str) -> None:
-    for sample, look in zip(pair, _LOOKS, strict=True):
+def _cdfs(axes: Axes, pair: Sequence[Sample], title: str, unit: str) -> None:
+    for sample, look in zip(pair, _LOOKS, strict=False):
         axes.step(*_steps(sample), where="post", linewidth=1.8, **look)
     axes.set_xscale("log")
     axes.set_ylim(0, 1.01)
@@ -178,12 +178,8 @@ def _by_class(axes: Axes, ours: dict[str, Sample], theirs: dict[str, Sample]) ->
                 x, y = _steps(sample)
                 axes.step(x, y, where="post", color=COLOURS[place + 2], linestyle=stroke,
                           linewidth=1.3, label=label)  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_ylim(0, 1.01)
-    axes.set_xlabel("s (log scale)")
-    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    _cdfs(axes, (), "Durations by gang size", "s")
     axes.legend(fontsize=8, frameon=False, loc="upper left")
-    heading(axes, "Durations by gang size")
 
 
 def _week(axes: Axes, first: JobSample, second: JobSample) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
 from sim.jobs import codes_of
 from sim.traces.trace import Trace
@@ -200,11 +200,9 @@ def user_keys(trace: Trace) -> IntArray:
 
 def first_known(columns: Sequence[FloatArray], otherwise_s: float) -> FloatArray:
     """(J,) of each job the first of `columns`, (J,) each, that is not NaN."""
-    found: FloatArray = np.full(len(columns[0]), np.nan)
-    for column in columns:
-        unknown: BoolArray = np.isnan(found)
-        found[unknown] = column[unknown]
-    found[np.isnan(found)] = otherwise_s
+    found = np.full(len(columns[0]), otherwise_s)
+    for column in reversed(columns):
+        found = np.where(np.isnan(column), found, column)
     return found
 
 

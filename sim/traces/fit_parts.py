@@ -1,12 +1,13 @@
 """Parts of the generator fitted to a trace: odds of endings, clusters and users, repetition."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
+from sim.jit import kernel
 from sim.jobs import COMPLETED, Identity
 from sim.traces.likeness import ALIKE_LAGS, ALIKE_LN, JobSample, alike_shares
 from sim.traces.processes import OutcomeMix, Recurrence, draw_roots, outcome_shares
@@ -165,8 +166,8 @@ def fit_recurrence(jobs: JobSample, rng: np.random.Generator) -> Recurrence | No
     ]
     best = min(both, key=cost)
     for _ in range(2):
-        best = min((_with(best, best.again_prob, again) for again in AGAIN_PROBS), key=cost)
-        best = min((_with(best, again, best.gang_again_prob) for again in AGAIN_PROBS), key=cost)
+        best = min((replace(best, gang_again_prob=again) for again in AGAIN_PROBS), key=cost)
+        best = min((replace(best, again_prob=again) for again in AGAIN_PROBS), key=cost)
     return best if best.again_prob + best.gang_again_prob > 0 else None
 
 
@@ -196,12 +197,6 @@ def _alike(jobs: JobSample, lags: tuple[int, ...], single: bool) -> FloatArray:
     return alike_shares(jobs, lags, of_class)
 
 
-def _with(spec: Recurrence, again: float, gang_again: float) -> Recurrence:
-    return Recurrence(
-        again_prob=again, gang_again_prob=gang_again, memory_jobs=spec.memory_jobs, sigma=spec.sigma
-    )
-
-
 def _sigma(jobs: JobSample) -> float:
     """The spread that explains how many jobs like their predecessor are all but equal to it."""
     ln_s = np.log(np.maximum(jobs.duration_s, 1.0))
@@ -222,6 +217,12 @@ def _same_group(
     return np.array([[_share(root, lag, mask) for lag in lags] for mask in (single, ~single)])
 
 
+@kernel
 def _share(root: IntArray, lag: int, mask: BoolArray) -> float:
-    earlier = mask[:-lag]
-    return float(np.mean((root[lag:] == root[:-lag])[earlier])) if earlier.any() else float("nan")
+    """Of the jobs `lag` behind one of `mask` (J,), those of its group; NaN: there are none."""
+    pairs, same = 0, 0
+    for row in range(lag, len(root)):
+        if mask[row - lag]:
+            pairs += 1
+            same += root[row] == root[row - lag]
+    return same / pairs if pairs else np.nan

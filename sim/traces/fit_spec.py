@@ -162,10 +162,10 @@ def fit_normals(values: FloatArray, parts: int) -> tuple[FloatArray, FloatArray,
     last = -np.inf
     for _ in range(ROUNDS):
         share, level = _shares(points, weight, mean, sigma)
-        total = np.maximum(share.sum(axis=0), 1e-9)
+        total = np.maximum(share.sum(axis=1), 1e-9)
         weight = total / total.sum()
-        mean = (share * points[:, None]).sum(axis=0) / total
-        spread = (share * (points[:, None] - mean) ** 2).sum(axis=0) / total
+        mean = share @ points / total
+        spread = (share * (points - mean[:, None]) ** 2).sum(axis=1) / total
         sigma = np.maximum(np.sqrt(spread), NARROWEST)
         if level - last < SETTLED:
             break
@@ -177,12 +177,12 @@ def fit_normals(values: FloatArray, parts: int) -> tuple[FloatArray, FloatArray,
 def _shares(
     points: FloatArray, weight: FloatArray, mean: FloatArray, sigma: FloatArray
 ) -> tuple[FloatArray, float]:
-    """(N, K) probability of each part for each point, and the mean log-likelihood."""
+    """(K, N) probability of each part for each point, and the mean log-likelihood."""
     ln = np.log(weight) - np.log(sigma) - LN_ROOT_2PI
-    ln = ln - 0.5 * ((points[:, None] - mean) / sigma) ** 2
-    top = ln.max(axis=1, keepdims=True)
+    ln = ln[:, None] - 0.5 * ((points - mean[:, None]) / sigma[:, None]) ** 2
+    top = ln.max(axis=0)
     whole = np.exp(ln - top)
-    sums = whole.sum(axis=1, keepdims=True)
+    sums = whole.sum(axis=0)
     return whole / sums, float(np.mean(top + np.log(sums)))
 
 

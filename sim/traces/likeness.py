@@ -2,31 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
+from sim.jobs import JobTable
+from sim.traces.trace import Trace
 
 LEAST_JOBS = 40  # two halves of less say nothing about a distribution
 HOUR_S = 3600.0
-
-
-class Jobs(Protocol):
-    """What a trace and a job table have in common."""
-
-    @property
-    def submit_s(self) -> FloatArray:
-        """(J,) ascending."""
-
-    @property
-    def num_gpus(self) -> IntArray:
-        """(J,) gang sizes."""
-
-    @property
-    def duration_s(self) -> FloatArray:
-        """(J,) run times."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +24,7 @@ class JobSample:
     duration_s: FloatArray  # (J,)
 
     @classmethod
-    def of(cls, jobs: Jobs, name: str, purpose: str = "a comparison") -> Self:
+    def of(cls, jobs: Trace | JobTable, name: str, purpose: str = "a comparison") -> Self:
         """The columns of a trace or a job table; `name` and `purpose` are for messages.
 
         Raises:

@@ -181,18 +181,13 @@ def rows_of(trace: Trace, history: Trace) -> IntArray:
     return np.array([place[name] for name in trace.job_id], dtype=np.int64)
 
 
+SEEN = ("job_id", "submit_s", "num_gpus", "duration_s", "user", "vc", "group")
+
+
 def _seen(history: Trace, jobs: int) -> Trace:
     """The first `jobs` jobs, with what predictors may read of them."""
-    return Trace(
-        name=history.name,
-        job_id=history.job_id[:jobs],
-        submit_s=history.submit_s[:jobs],
-        num_gpus=history.num_gpus[:jobs],
-        duration_s=history.duration_s[:jobs],
-        user=history.user[:jobs],
-        vc=history.vc[:jobs],
-        group=None if history.group is None else history.group[:jobs],
-    )
+    first = {key: column[:jobs] for key in SEEN if (column := getattr(history, key)) is not None}
+    return Trace(name=history.name, **first)
 
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
+from sim.jit import kernel
 from sim.jobs import CANCELLED, COMPLETED, FAILED
 
 ROUNDING = 0.01 + 1e-9  # shares in a yaml file are rounded
@@ -260,13 +261,18 @@ def draw_roots(spec: Recurrence, num_gpus: IntArray, rng: np.random.Generator) -
         rng: two draws a job.
     """
     count = len(num_gpus)
-    back = np.exp(rng.random(count) * np.log(spec.memory_jobs + 1.0)).astype(np.int64).tolist()
-    chance = rng.random(count).tolist()
-    single = (num_gpus == 1).tolist()
-    root = list(range(count))
-    for row in range(count):
+    back = np.exp(rng.random(count) * np.log(spec.memory_jobs + 1.0)).astype(np.int64)
+    again = np.where(num_gpus == 1, float(spec.again_prob), float(spec.gang_again_prob))
+    root = np.arange(count)
+    _follow(root, back, rng.random(count), again)
+    return root
+
+
+@kernel
+def _follow(root: IntArray, back: IntArray, chance: FloatArray, again: FloatArray) -> None:
+    """Let each job be of the group of the one `back` before, where that one draws it so."""
+    for row in range(len(root)):
         if back[row] <= row:
             earlier = root[row - back[row]]
-            if chance[row] < (spec.again_prob if single[earlier] else spec.gang_again_prob):
+            if chance[row] < again[earlier]:
                 root[row] = earlier
-    return np.array(root, dtype=np.int64)

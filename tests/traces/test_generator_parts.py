@@ -249,3 +249,17 @@ def test_every_combination_of_parts_is_a_valid_trace(jobs, again, prob, gap, mem
 def test_a_wrong_parameter_of_a_part_is_named(part, change, words: str) -> None:
     with pytest.raises(TraceError, match=words):
         replace(part, **change)
+
+
+def test_each_job_follows_the_one_it_goes_back_to_where_that_one_draws_it() -> None:
+    spec = Recurrence(again_prob=0.8, gang_again_prob=0.4, memory_jobs=30, sigma=0.0)
+    gangs = np.random.default_rng(5).choice([1, 8], 2_000)
+    rng = np.random.default_rng(6)
+    back = np.exp(rng.random(len(gangs)) * np.log(31.0)).astype(int)
+    chance, root = rng.random(len(gangs)), list(range(len(gangs)))
+    for row in range(len(gangs)):
+        if back[row] <= row:
+            earlier = root[row - back[row]]
+            if chance[row] < (0.8 if gangs[earlier] == 1 else 0.4):
+                root[row] = earlier
+    assert draw_roots(spec, gangs, np.random.default_rng(6)).tolist() == root
