@@ -1,10 +1,12 @@
-"""Text files that users bring: plain or gzip, in UTF-8, as text and as rows of fields."""
+"""Text files that users bring: plain or gzip, in UTF-8, as text, rows of fields, and times."""
 
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 from sim.errors import GpuYardError, TraceError
@@ -71,3 +73,48 @@ def quoted_rows(
             f"{path}, line {start}: the row cannot be split into fields ({cause}); check its "
             f"quotation marks"
         ) from cause
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# 1:62:03 is a slip; 90:00 are minutes, of which there may be many.
+CLOCK = re.compile(
+    r"(?:(?:(\d{1,6})-)?(\d{1,7}):(?=[0-5]?\d:))?(\d{1,7}):([0-5]\d(?:\.\d+)?)", re.ASCII
+)
+
+
+def clock_s(text: str) -> float | None:
+    """Seconds of `[[D-]HH:]MM:SS`; None for another form."""
+    match = CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (
+        0.0 if part is None else float(part) for part in match.groups()
+    )
+    return ((days * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds
+
+
+def moment(text: str, form: str | None = None) -> datetime | None:
+    """A time in a form of `strptime`; None: in ISO 8601, or 2023/7/15 02:19 of spreadsheets."""
+    if form is None:
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            form = "%Y/%m/%d %H:%M" if text.count(":") == 1 else "%Y/%m/%d %H:%M:%S"
+    try:
+        return datetime.strptime(text, form)
+    except ValueError:
+        return None
+
+
+def since_1970_s(at: datetime) -> float:
+    """Seconds since 1970 by the clock that `at` was read from; one without a zone as it stands."""
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def wall_clock(at_s: float, zone: tzinfo | None) -> datetime | None:
+    """What the clock of `since_1970_s` shows, in its `zone` or without one; None: no such year."""
+    try:
+        at = EPOCH + timedelta(seconds=at_s)
+        return at.replace(tzinfo=None) if zone is None else at.astimezone(zone)
+    except OverflowError:
+        return None

@@ -180,9 +180,12 @@ def _left_out(workload: Mapping[str, Any], source: object) -> Iterator[str]:
     strict, cuts = workload.get("strict"), bool(start_s) or end_s is not None
     lost = _lost(source) if cuts or strict is False else None
     if cuts:
-        until = "its end" if end_s is None else f"{end_s:g} s"
+        since, until = (
+            at if isinstance(at, str) else "its end" if at is None else f"{at:g} s"
+            for at in (start_s or 0, end_s)
+        )  # fmt: skip
         told = "" if lost is None else f" ({lost.inside:,} of {lost.jobs:,} jobs)"
-        yield f"the trace from {start_s or 0:g} s to {until}{told}"
+        yield f"the trace from {since} to {until}{told}"
     if strict is False:
         told = "" if lost is None else f"{lost.faulty:,} of {lost.rows:,} "
         yield f"{told}rows with faults left out"

@@ -8,16 +8,16 @@ GPU-sharing cluster, 2023 (Weng et al., ATC 2023: "openb"). The tasks of the PAI
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI, Precedence, codes_of
-from sim.traces.column_reader import BLANKS, ColumnReader, Notes
+from sim.traces.column_reader import BLANKS, ColumnReader, TableReader
 from sim.traces.setting import check_count
-from sim.traces.text_table import GivenColumns, check_either, checked_columns, read_text_table
+from sim.traces.text_table import Columns, check_either, checked_columns, read_text_table
 from sim.traces.trace import Trace, on_a_cycle, starts
 
 TASK_REQUIRED = ("task_name", "inst_num", "job_name")
@@ -30,7 +30,7 @@ TASK_STATES = {
 DAG_NAME = re.compile(r"[A-Za-z]+(\d+)((?:_\d+)*)")
 
 
-class AlibabaDag:
+class AlibabaDag(TableReader):
     """One row a task: each becomes a job, a whole batch job becomes a workflow.
 
     `R5_2_3` is task 5 of its job and waits for tasks 2 and 3; a name of another form
@@ -40,6 +40,9 @@ class AlibabaDag:
     lie outside the log (written as 0), are left out.
     """
 
+    required = TASK_REQUIRED
+    optional = TASK_OPTIONAL
+
     def __init__(
         self, *, instances_per_gpu: int, most_gpus: int, header: Sequence[str] | None
     ) -> None:
@@ -47,17 +50,15 @@ class AlibabaDag:
         check_count("reader.instances_per_gpu", instances_per_gpu)
         check_count("reader.most_gpus", most_gpus)
         self._instances_per_gpu, self._most_gpus = instances_per_gpu, most_gpus
-        self._header = header
+        self.header = header
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=TASK_REQUIRED, optional=TASK_OPTIONAL)
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         check_either(wanted, "start_time", "arrival_s", "start and end, or arrival and duration")
         end = "end_time" if "start_time" in wanted else "duration_s"
         checked_columns(wanted, required=(*TASK_REQUIRED, end), optional=TASK_OPTIONAL)
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict, header=self._header))
+        return super()._rows(path, wanted, strict)
+
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
         job = codes_of(reader.texts("job_name"))
         status = reader.given("status", reader.choices, meaning=TASK_STATES)
         if status is not None:
@@ -67,7 +68,7 @@ class AlibabaDag:
         instances = reader.counts("inst_num", blank=1, least=1)
         reader.gangs_from("inst_num")
         gpus = -(-instances // self._instances_per_gpu)
-        trace = Trace(
+        return Trace(
             name=name,
             job_id=objects(task_names(reader)),
             submit_s=submit_s,
@@ -78,7 +79,6 @@ class AlibabaDag:
             outcome=None if status is None else np.where(status == FAILED, FAILED, COMPLETED),
             precedence=_precedence(reader, job),
         )
-        return reader.finish(trace, strict=strict)
 
 
 def task_names(reader: ColumnReader) -> list[str]:
@@ -136,14 +136,11 @@ def _number(digits: str) -> int:
     return int(digits[:18])
 
 
-POD_REQUIRED = ("name", "num_gpu", "gpu_milli", "pod_phase", "creation_time", "deletion_time",
-            "scheduled_time")  # fmt: skip
-POD_OPTIONAL = ("cpu_milli", "memory_mib", "gpu_spec", "qos")
 PENDING = 3
 PHASES = {"Succeeded": COMPLETED, "Failed": FAILED, "Running": COMPLETED, "Pending": PENDING}
 
 
-class AlibabaOpenb:
+class AlibabaOpenb(TableReader):
     """One row a pod; pods without GPUs are left out.
 
     Run time is deletion - scheduling. A pod that was never scheduled (phase Pending) was given up
@@ -151,16 +148,15 @@ class AlibabaOpenb:
     completed there. CPU and memory are spread evenly over the pod's GPUs.
     """
 
+    required = ("name", "num_gpu", "gpu_milli", "pod_phase", "creation_time", "deletion_time",
+                "scheduled_time")  # fmt: skip
+    optional = ("cpu_milli", "memory_mib", "gpu_spec", "qos")
+
     def __init__(self, *, qos_priority: Mapping[str, int]) -> None:
         """Keep the priority of each class of service."""
         self._qos_priority = qos_priority
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=POD_REQUIRED, optional=POD_OPTIONAL)
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
         gpus = reader.gangs("num_gpu", least=0)
         milli = reader.counts("gpu_milli", blank=WHOLE_GPU_MILLI, most=WHOLE_GPU_MILLI)
         reader.flag("gpu_milli", (gpus > 0) & (milli == 0), "is no share of a GPU from 1 to 1000")
@@ -175,7 +171,7 @@ class AlibabaOpenb:
                    "is before the pod was created or scheduled")  # fmt: skip
         reader.leave_out(gpus == 0, "use no GPU")
         workers, specs = np.maximum(gpus, 1), reader.raw("gpu_spec")
-        trace = Trace(
+        return Trace(
             name=name,
             job_id=reader.names("name"),
             submit_s=created_s,
@@ -192,71 +188,55 @@ class AlibabaOpenb:
             withdraw_s=np.where(pending, deleted_s - created_s, NEVER_S),
             waited_s=np.where(pending, np.nan, scheduled_s - created_s),
         )
-        return reader.finish(trace, strict=strict)
 
 
 JOB_COLUMNS = {name: name for name in ("job_name", "inst_id", "user", "start_time")}
 TAG_COLUMNS = {name: name for name in ("inst_id", "gpu_type_spec", "group", "workload")}
 
 
-@dataclass(frozen=True)
-class PaiTag:
-    """What `pai_group_tag_table` says of a job; "" where it does not."""
+class PaiJob(NamedTuple):
+    """What is known of a task's job; "" and NaN where nothing is."""
 
+    user: str = ""
+    submit_s: float = np.nan
     gpu_type: str = ""
     group: str = ""
     workload: str = ""
 
 
-NO_TAG = PaiTag()
-
-
-@dataclass(frozen=True)
-class PaiJob:
-    """What is known of a task's job; "" and NaN where nothing is."""
-
-    user: str = ""
-    submit_s: float = np.nan
-    tag: PaiTag = NO_TAG
-    tagged: bool = False  # whether there was a table of tags
-
-
 UNKNOWN_JOB = PaiJob()
 
 
-def read_tags(path: str, header: Sequence[str] | None, strict: bool) -> dict[str, PaiTag]:
-    """Tags by inst_id; the first row of each counts (one inst_id has one row an instance).
+def read_tags(path: str, header: Sequence[str] | None, strict: bool) -> dict[str, list[str]]:
+    """GPU type, group and workload by inst_id (one has a row an instance; the first one counts).
 
     Raises:
         TraceError: naming file, line, column, value and fix.
     """
-    reader = ColumnReader(read_text_table(path, TAG_COLUMNS, strict=strict, header=header))
-    tags: dict[str, PaiTag] = {}
+    reader = ColumnReader(read_text_table(path, TAG_COLUMNS, strict=strict, header=header), strict)
+    tags: dict[str, list[str]] = {}
     for inst_id, *words in zip(*(reader.raw(key) for key in TAG_COLUMNS), strict=True):
-        if inst_id not in tags:
-            tags[inst_id] = PaiTag(*("" if word.lower() in BLANKS else word for word in words))
+        tags.setdefault(inst_id, ["" if word.lower() in BLANKS else word for word in words])
     return tags
 
 
 def read_jobs(
-    path: str, header: Sequence[str] | None, tags: Mapping[str, PaiTag], strict: bool
+    path: str, header: Sequence[str] | None, tags: Mapping[str, list[str]], strict: bool
 ) -> dict[str, PaiJob]:
     """Jobs by name, with their tags; TraceError, naming file, line, column, value and fix."""
-    reader = ColumnReader(read_text_table(path, JOB_COLUMNS, strict=strict, header=header))
+    reader = ColumnReader(read_text_table(path, JOB_COLUMNS, strict=strict, header=header), strict)
     reader.names("job_name")
     submit_s = reader.times("start_time", blank_s=np.nan).tolist()
     columns = *(reader.raw(key) for key in ("job_name", "inst_id", "user")), submit_s
     return {
-        name: PaiJob(user, at_s, tags.get(inst_id, NO_TAG), bool(tags))
-        for good, name, inst_id, user, at_s in zip(reader.good(strict), *columns, strict=True)
+        name: PaiJob(user, at_s, *tags.get(inst_id, ()))
+        for good, name, inst_id, user, at_s in zip(reader.good(), *columns, strict=True)
         if good
     }
 
 
 log = logging.getLogger(__name__)
 
-REQUIRED = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_gpu")
-OPTIONAL = ("plan_cpu", "plan_mem")
 STATES = {"Terminated": COMPLETED, "Failed": FAILED, "Running": UNFINISHED, "Waiting": UNFINISHED}
 PERCENT = 100
 MOST_PERCENT = 1e7
@@ -264,7 +244,7 @@ MOST_INSTANCES = 1e6
 MIB_A_GB = 1024
 
 
-class AlibabaPai:
+class AlibabaPai(TableReader):
     """One row a task; tasks without GPUs are left out (Weng et al., NSDI 2022).
 
     A task of n instances that plan p percent of a GPU each is a gang: n workers of p/100 GPU for p
@@ -275,6 +255,10 @@ class AlibabaPai:
     recurrence group and the workload known; `gpu_type` of the task table is the type that the task
     got, not one that it asked for, and is not read. Tasks that had not ended are left out.
     """
+
+    required = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time",
+                "plan_gpu")  # fmt: skip
+    optional = ("plan_cpu", "plan_mem")
 
     def __init__(
         self,
@@ -291,27 +275,21 @@ class AlibabaPai:
                 "workload.reader.tag_table is given, but not job_table, which joins its inst_id to "
                 "the tasks; set workload.reader.job_table too"
             )
-        self._header = header
+        self.header = header
         self._job_table, self._job_header = job_table, job_header
         self._tag_table, self._tag_header = tag_table, tag_header
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict, header=self._header))
-        jobs = self._jobs_of(reader, strict)
-        return reader.finish(_trace(reader, jobs, name), strict=strict)
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
+        return _pai_trace(reader, self._jobs_of(reader), name, tagged=self._tag_table is not None)
 
-    def _jobs_of(self, reader: ColumnReader, strict: bool) -> list[PaiJob]:
+    def _jobs_of(self, reader: ColumnReader) -> list[PaiJob]:
         """(N,) what the other tables say of each task's job."""
         if self._job_table is None:
             return [UNKNOWN_JOB] * len(reader)
         tags = {}
         if self._tag_table is not None:
-            tags = read_tags(self._tag_table, self._tag_header, strict)
-        jobs = read_jobs(self._job_table, self._job_header, tags, strict)
+            tags = read_tags(self._tag_table, self._tag_header, reader.strict)
+        jobs = read_jobs(self._job_table, self._job_header, tags, reader.strict)
         found = [jobs.get(job, UNKNOWN_JOB) for job in reader.raw("job_name")]
         missing = sum(job is UNKNOWN_JOB for job in found)
         if missing:
@@ -319,7 +297,7 @@ class AlibabaPai:
         return found
 
 
-def _trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str) -> Trace:
+def _pai_trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str, *, tagged: bool) -> Trace:
     """The rows as a trace in file order."""
     states = reader.choices("status", STATES)
     start_s = reader.times("start_time", blank_s=np.nan)
@@ -332,7 +310,6 @@ def _trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str) -> Trace:
     reader.leave_out(np.isnan(end_s - start_s), "have no start or no end")
     submitted_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
     gpus = np.maximum(np.ceil(percent / PERCENT), 1)  # (N,) of each instance
-    tagged = any(job.tagged for job in jobs)
     return Trace(
         name=name,
         job_id=objects(task_names(reader)),
@@ -341,12 +318,12 @@ def _trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str) -> Trace:
         duration_s=np.nan_to_num(np.maximum(end_s - start_s, 0.0)),
         user=objects([job.user for job in jobs]),
         vc=reader.texts("vc"),
-        group=objects([job.tag.group for job in jobs]) if tagged else None,
-        model=objects([job.tag.workload for job in jobs]) if tagged else None,
+        group=objects([job.group for job in jobs]) if tagged else None,
+        model=objects([job.workload for job in jobs]) if tagged else None,
         cpu_milli=_whole(reader.amounts("plan_cpu", blank=0.0) * 1000 / PERCENT / gpus),
         memory_mib=_whole(reader.amounts("plan_mem", blank=0.0) * MIB_A_GB / gpus),
         gpu_milli=np.where(percent < PERCENT, np.maximum(_whole(percent * 10), 1), WHOLE_GPU_MILLI),
-        gpu_types=objects([job.tag.gpu_type for job in jobs]) if tagged else None,
+        gpu_types=objects([job.gpu_type for job in jobs]) if tagged else None,
         outcome=np.where(states == FAILED, FAILED, COMPLETED),
     )
 

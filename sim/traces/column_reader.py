@@ -1,18 +1,19 @@
 """The role of a reader, and what readers of CSV formats work on: columns with what is wrong."""
 
 import logging
-import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from datetime import datetime, tzinfo
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects, plain_number
 from sim.errors import TraceError
-from sim.traces.text_table import GivenColumns, TextTable
+from sim.text_files import clock_s, moment, since_1970_s, wall_clock
+from sim.traces.text_table import Columns, GivenColumns, TextTable, checked_columns, read_text_table
 from sim.traces.trace import Trace, take
 
 log = logging.getLogger(__name__)
@@ -21,11 +22,6 @@ LONGEST_S = 1e11  # over 3,000 years: surely another unit
 LARGEST_GANG = 1e9
 BLANKS = ("", "nan", "none", "null")
 CLOCK_CHANGE_S = 3600.0  # local times jump back by this once a year
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# 1:62:03 is a slip; 90:00 are minutes, of which there may be many.
-CLOCK = re.compile(
-    r"(?:(?:(\d{1,6})-)?(\d{1,7}):(?=[0-5]?\d:))?(\d{1,7}):([0-5]\d(?:\.\d+)?)", re.ASCII
-)
 UNITS_S = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 CLOCK_FORMAT = "clock"
 DURATION_FORMATS = (*UNITS_S, CLOCK_FORMAT)
@@ -75,12 +71,15 @@ class Problem:
 class ColumnReader:
     """N rows of a text table; reading a column notes the rows that break its rules."""
 
-    def __init__(self, table: TextTable, sieved: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, table: TextTable, strict: bool, sieved: Mapping[str, int] | None = None
+    ) -> None:
         """Start with no row faulted.
 
-        `sieved`: reason -> rows of the file that are no jobs and not in `table` any more.
+        `strict`: whether a bad row is an error. `sieved`: reason -> rows that are no jobs and not
+        in `table` any more.
         """
-        self._table, self.path = table, table.path
+        self.table, self.path, self.strict = table, table.path, strict
         self.lines: Sequence[int] = table.lines  # (N,) of the file, at which each row starts
         self._sieved = {reason: rows for reason, rows in (sieved or {}).items() if rows}
         self._problems: list[Problem] = []
@@ -88,6 +87,7 @@ class ColumnReader:
         self._left_out: dict[str, BoolArray] = {}
         self._gang_keys: tuple[str, ...] = ()
         self._zero: datetime | None = None  # wall clock from which submissions count
+        self._zone: tzinfo | None = None  # of the file's wall clocks
 
     def __len__(self) -> int:
         """N."""
@@ -95,7 +95,7 @@ class ColumnReader:
 
     def has(self, key: str) -> bool:
         """Whether the file has the column."""
-        return key in self._table.columns
+        return key in self.table.columns
 
     def given(self, key: str, read: Callable[..., C], **how: Any) -> C | None:
         """What `read`, one of the methods below, makes of a column; None: the file lacks it."""
@@ -103,7 +103,7 @@ class ColumnReader:
 
     def raw(self, key: str) -> list[str]:
         """(N,) texts, stripped; "" throughout where the file lacks the column."""
-        return self._table.columns[key] if self.has(key) else [""] * len(self)
+        return self.table.columns[key] if self.has(key) else [""] * len(self)
 
     def texts(self, key: str) -> TextArray:
         """(N,) texts, stripped; "" where the file lacks the column."""
@@ -168,12 +168,17 @@ class ColumnReader:
             seconds = self.times(key, unit_s=UNITS_S[form])
         else:
             seconds = self.moments(key, blank_ok=False, form=form)
-        readable = ~self._bad(before)
-        if readable.any():
-            earliest = int(np.argmin(np.where(readable, seconds, np.inf)))
-            self._zero = None if form in UNITS_S else moment(self.raw(key)[earliest], form)
-            seconds -= seconds[earliest]
-        return seconds
+        counted = self.from_earliest(seconds, ~self._bad(before))
+        self._zero = None if form in UNITS_S else self._zero
+        return counted
+
+    def from_earliest(self, at_s: FloatArray, usable: BoolArray) -> FloatArray:
+        """(N,) seconds since the earliest usable of some `moments`, which becomes second 0."""
+        if not usable.any():
+            return at_s
+        first_s = float(at_s[usable].min())
+        self._zero = wall_clock(first_s, self._zone)
+        return at_s - first_s
 
     def moments(self, key: str, *, blank_ok: bool = True, form: str | None = None) -> FloatArray:
         """(N,) seconds since 1970 of ISO 8601, or of a form of `strptime`; NaN: an empty field."""
@@ -181,15 +186,18 @@ class ColumnReader:
         found = [moment(text, form) for text in texts]
         unreadable = _mask(each is None for each in found)
         aware = _mask(each is not None and each.tzinfo is not None for each in found)
-        first_aware = bool(aware[np.argmin(unreadable)]) if len(aware) else False
+        first = next((each for each in found if each is not None), None)
+        zone = None if first is None else first.tzinfo
+        self._zone = self._zone or zone
         rule = ("is not a timestamp such as 2020-03-18 04:01:39; map a column of seconds "
                 "as workload.columns.submit_s instead")  # fmt: skip
         if form is not None:
             rule = f"is not in the form {form!r}; correct workload.reader.time_format"
         self.flag(key, unreadable & given, rule)
         rule = "has a time zone where the first row has none, or the reverse; use one form"
-        self.flag(key, ~unreadable & (aware != first_aware), rule)
-        return np.where(given, np.array([_seconds(each) for each in found], np.float64), np.nan)
+        self.flag(key, ~unreadable & (aware != (zone is not None)), rule)
+        at_s = [0.0 if each is None else since_1970_s(each) for each in found]
+        return np.where(given, np.array(at_s, dtype=np.float64), np.nan)
 
     def gangs(self, key: str, *, least: int = 1) -> IntArray:
         """(N,) whole numbers of GPUs from `least`."""
@@ -277,14 +285,14 @@ class ColumnReader:
         """Leave out good rows that are no job for this simulator; they are counted."""
         self._left_out[reason] = rows
 
-    def finish(self, trace: Trace, *, strict: bool) -> tuple[Trace, Notes]:
+    def finish(self, trace: Trace) -> tuple[Trace, Notes]:
         """The usable jobs of a trace in file order, sorted by submission, and the notes.
 
         Raises:
-            TraceError: the first fault, if `strict`; or if no job is left.
+            TraceError: the first fault, if strict; or if no job is left.
         """
-        keep = self.good(strict)
-        table = self._table
+        keep = self.good()
+        table = self.table
         skipped = table.rows - int(keep.sum())
         rows_read = table.rows + sum(self._sieved.values())
         left_out = dict(self._sieved)
@@ -295,7 +303,7 @@ class ColumnReader:
         for reason, count in left_out.items():
             log.info("%s: %d rows left out: %s", table.path, count, reason)
         if not keep.any():
-            raise nothing_usable(table.path, rows_read, left_out, strict)
+            raise nothing_usable(table.path, rows_read, left_out, self.strict)
         submit_s = trace.submit_s[keep]
         late = int(np.sum(submit_s < np.maximum.accumulate(submit_s)))
         order = np.flatnonzero(keep)[np.argsort(submit_s, kind="stable")]
@@ -305,18 +313,18 @@ class ColumnReader:
         )  # fmt: skip
         return take(placed, order), Notes(rows_read, skipped, late, left_out)
 
-    def good(self, strict: bool) -> BoolArray:
+    def good(self) -> BoolArray:
         """(N,) rows without a fault.
 
         Raises:
-            TraceError: the first fault, if `strict`; otherwise faults are counted and logged.
+            TraceError: the first fault, if strict; otherwise faults are counted and logged.
         """
         self._flag_twins()
         bad = self._bad()
         if bad.any():
             row = int(np.argmax(bad))
             message = self._told(row)
-            if strict:
+            if self.strict:
                 raise TraceError(f"{message} (or skip such rows with workload.strict=false)")
             log.warning(
                 "%d rows skipped, the first: %s; by rule: %s",
@@ -325,15 +333,15 @@ class ColumnReader:
         return np.logical_not(bad)
 
     def _named(self, keys: Sequence[str]) -> str:
-        names = [repr(self._table.names.get(key, key)) for key in keys if self.has(key)]
+        names = [repr(self.table.names.get(key, key)) for key in keys if self.has(key)]
         return f"column {' or '.join(names)}" if names else ""
 
     def _told(self, row: int) -> str:
         problem = next(each for each in self._problems if each.bad[row])
         value = self.raw(problem.key)[row]
-        column = self._table.names.get(problem.key, problem.key)
+        column = self.table.names.get(problem.key, problem.key)
         return (
-            f"{self._table.path}, line {self.lines[row]}, column '{column}': "
+            f"{self.table.path}, line {self.lines[row]}, column '{column}': "
             f"{shown(value)} {problem.rule}"
         )
 
@@ -348,19 +356,32 @@ class ColumnReader:
         return ", ".join(f"{count} x {rule}" for rule, count in number.items() if count)
 
 
+class TableReader(ABC):
+    """Reads a file of one table; a subclass says what its columns and rows are."""
+
+    required: ClassVar[Sequence[str]]  # our names of columns
+    optional: ClassVar[Sequence[str]]
+    header: Sequence[str] | None = None  # names of the columns of a file without a header row
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=self.required, optional=self.optional)
+        reader = self._rows(path, wanted, strict)
+        return reader.finish(self._trace(reader, name))
+
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
+        table = read_text_table(path, wanted, strict=strict, header=self.header)
+        return ColumnReader(table, strict)
+
+    @abstractmethod
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
+        """The rows as a trace in file order."""
+
+
 def _mask(values: Iterable[bool]) -> BoolArray:
     return np.array(list(values), dtype=np.bool_)
-
-
-def clock_s(text: str) -> float | None:
-    """Seconds of `[[D-]HH:]MM:SS`; None for another form."""
-    match = CLOCK.fullmatch(text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (
-        0.0 if part is None else float(part) for part in match.groups()
-    )
-    return ((days * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds
 
 
 def nothing_usable(path: str, rows: int, left_out: Mapping[str, int], strict: bool) -> TraceError:
@@ -377,23 +398,3 @@ def shown(value: object) -> str:
     """A value as messages quote it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
-
-
-def moment(text: str, form: str | None = None) -> datetime | None:
-    """A time in a form of `strptime`; None: in ISO 8601, or 2023/7/15 02:19 of spreadsheets."""
-    if form is None:
-        try:
-            return datetime.fromisoformat(text)
-        except ValueError:
-            form = "%Y/%m/%d %H:%M" if text.count(":") == 1 else "%Y/%m/%d %H:%M:%S"
-    try:
-        return datetime.strptime(text, form)
-    except ValueError:
-        return None
-
-
-def _seconds(moment: datetime | None) -> float:
-    if moment is None:
-        return 0.0
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (zoned - EPOCH).total_seconds()

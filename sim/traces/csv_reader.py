@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray, TextArray
+from sim.arrays import FloatArray, IntArray, TextArray, plain_number
 from sim.errors import TraceError
 from sim.jobs import (
     CANCELLED,
@@ -23,23 +23,20 @@ from sim.jobs import (
     Precedence,
     codes_of,
 )
+from sim.text_files import CLOCK, moment
 from sim.traces.column_reader import (
-    CLOCK,
     CLOCK_FORMAT,
     DURATION_FORMATS,
     LONGEST_S,
     ColumnReader,
-    Notes,
-    moment,
+    TableReader,
 )
 from sim.traces.setting import check_choice
 from sim.traces.text_table import (
     Columns,
-    GivenColumns,
     Layout,
     TextTable,
     check_either,
-    checked_columns,
     checked_delimiter,
     mapping_word,
     read_text_table,
@@ -61,18 +58,15 @@ def attempts_of(reader: ColumnReader, duration_s: FloatArray) -> Attempts:
     bad[[row for row, points in enumerate(lists) if points != []]] = wrong
     rule = "is no list of seconds of work, ascending, above 0 and below duration_s; write 60;90.5"
     reader.flag("attempts", bad, rule)
-    good = [[] if bad[row] or points is None else points for row, points in enumerate(lists)]
+    good = [[] if bad[row] else points or [] for row, points in enumerate(lists)]
     flat = [point for points in good for point in points]
     return Attempts(starts([len(points) for points in good]), np.array(flat, dtype=np.float64))
 
 
 def _numbers(text: str) -> list[float] | None:
-    if not text:
-        return []
-    try:
-        return [float(part) for part in text.split(SEPARATOR)]
-    except ValueError:
-        return None
+    found = [plain_number(part.strip()) for part in text.split(SEPARATOR)] if text else []
+    points = [each for each in found if each is not None]
+    return points if len(points) == len(found) else None
 
 
 def precedence_of(reader: ColumnReader, job_id: TextArray) -> Precedence:
@@ -171,11 +165,7 @@ def _tell(reader: ColumnReader, key: str, fits: Callable[[str], bool], rule: str
 
 
 def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return plain_number(text) is not None
 
 
 def _is_part(text: str) -> bool:
@@ -205,7 +195,6 @@ def _is_other_date(text: str) -> bool:
 
 log = logging.getLogger(__name__)
 
-REQUIRED = ("job_id", "num_gpus", "duration_s")
 SUBMIT = ("submit_s", "submit_time")
 TEXTS = ("user", "vc", "group", "model", "gpu_types")
 NUMBERS = ("priority", "deadline_s", "cpu_milli", "memory_mib", "gpu_milli", "least_gpus",
@@ -218,7 +207,7 @@ OUTCOMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CsvReader:
+class CsvReader(TableReader):
     """The documented CSV file (docs/workloads.md): UTF-8, plain or gzip, with a header row.
 
     Columns job_id, num_gpus, duration_s and one of submit_s (seconds) or submit_time (counted from
@@ -226,6 +215,8 @@ class CsvReader:
     names and is not mapped is warned of.
     """
 
+    required = ("job_id", "num_gpus", "duration_s")
+    optional = OPTIONAL
     delimiter: str  # one sign, or a word of `text_table.DELIMITERS`
     time_format: str | None  # of submit_time: `strptime`'s, a unit; None: ISO 8601
     duration_format: str  # of SPANS: one of DURATION_FORMATS
@@ -235,17 +226,13 @@ class CsvReader:
         checked_delimiter(self.delimiter)
         check_choice("reader.duration_format", self.duration_format, DURATION_FORMATS)
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         layout = Layout(delimiter=checked_delimiter(self.delimiter))
         table = read_text_table(
             path, lambda header: _one_submission(wanted, header), strict=strict, layout=layout
         )
         _tell_unread(table, wanted)
-        reader = ColumnReader(table)
+        reader = ColumnReader(table, strict)
         if self.time_format is not None and reader.has("submit_s"):
             raise TraceError(
                 f"workload.reader.time_format is {self.time_format!r}, but {path} has submissions "
@@ -258,10 +245,9 @@ class CsvReader:
             time_format=self.time_format,
             duration_format=self.duration_format,
         )
-        return reader.finish(self._trace(reader, name), strict=strict)
+        return reader
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
-        """The rows as a trace in file order."""
         job_id = reader.names("job_id")
         submit_s = (
             reader.times("submit_s")

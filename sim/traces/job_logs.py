@@ -17,13 +17,18 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
-from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes, TableReader
 from sim.traces.setting import check_count
-from sim.traces.text_table import GivenColumns, Layout, TextTable, checked_columns, read_text_table
+from sim.traces.text_table import (
+    Columns,
+    GivenColumns,
+    Layout,
+    TextTable,
+    checked_columns,
+    read_text_table,
+)
 from sim.traces.trace import Trace
 
-HELIOS_REQUIRED = ("job_id", "gpu_num", "state", "submit_time", "duration")
-HELIOS_OPTIONAL = ("user", "vc", "jobname", "cpu_num", "queue")
 # The published analysis counts TIMEOUT and NODE_FAIL as failed; the last two are Slurm's further
 # states of a job that ended otherwise than by itself.
 HELIOS_STATES = {
@@ -32,7 +37,7 @@ HELIOS_STATES = {
 }  # fmt: skip
 
 
-class HeliosLog:
+class HeliosLog(TableReader):
     """One row a job; jobs without GPUs are left out.
 
     `duration` is the run time, `submit_time` the submission. A cancelled job of 0 seconds never
@@ -41,12 +46,10 @@ class HeliosLog:
     its GPUs. In `state`, what follows a blank is left away (Slurm writes "CANCELLED by 1000").
     """
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=HELIOS_REQUIRED, optional=HELIOS_OPTIONAL)
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+    required = ("job_id", "gpu_num", "state", "submit_time", "duration")
+    optional = ("user", "vc", "jobname", "cpu_num", "queue")
+
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
         job_id = reader.names("job_id")
         gpus = reader.gangs("gpu_num", least=0)
         duration_s = reader.times("duration")
@@ -56,7 +59,7 @@ class HeliosLog:
         reader.leave_out(gpus == 0, "use no GPU")
         num_gpus = np.maximum(gpus, 1)
         never = (outcome == CANCELLED) & (duration_s == 0)
-        trace = Trace(
+        return Trace(
             name=name,
             job_id=job_id,
             submit_s=reader.timestamps("submit_time"),
@@ -74,15 +77,12 @@ class HeliosLog:
             if reader.has("queue")
             else None,
         )
-        return reader.finish(trace, strict=strict)
 
 
-SIA_REQUIRED = ("name", "time", "application", "num_replicas")
-SIA_OPTIONAL = ("batch_size", "draw")
 HOUR_S = 3600.0
 
 
-class Sia:
+class Sia(TableReader):
     """One row a job (Jayaram Subramanya et al., SOSP 2023; Qiao et al., OSDI 2021).
 
     The files hold no run times: theirs come from measured profiles of each application. Here an
@@ -90,23 +90,22 @@ class Sia:
     its replicas. `draw` chooses one of several workloads in a file with such a column.
     """
 
+    required = ("name", "time", "application", "num_replicas")
+    optional = ("batch_size", "draw")
+
     def __init__(self, *, gpu_hours: Mapping[str, float], draw: int | str | None) -> None:
         """`gpu_hours`: GPU time of each application, above 0."""
         check_numbers("workload.reader.gpu_hours", "above 0", TraceError, **gpu_hours)
         self._gpu_hours = gpu_hours
         self._draw = None if draw is None else str(draw)
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=SIA_REQUIRED, optional=SIA_OPTIONAL)
-        if (self._draw is None) == ("draw" in wanted):
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
+        if (self._draw is None) == reader.has("draw"):
             raise TraceError(
                 f"workload.reader.draw is {self._draw!r} and workload.columns.draw is "
-                f"{wanted.get('draw')!r}; set both, for a file of several workloads, or neither"
+                f"{reader.table.names.get('draw')!r}; set both, for a file of several workloads, "
+                f"or neither"
             )
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
         names = reader.texts("name") if self._draw is not None else reader.names("name")
         if self._draw is not None:
             pairs = zip(reader.raw("draw"), reader.raw("name"), strict=True)
@@ -114,7 +113,7 @@ class Sia:
             others = np.array([draw != self._draw for draw in reader.raw("draw")], dtype=np.bool_)
             reader.leave_out(others, "belong to another draw")
         replicas = reader.gangs("num_replicas")
-        trace = Trace(
+        return Trace(
             name=name,
             job_id=names,
             submit_s=reader.times("time"),
@@ -124,7 +123,6 @@ class Sia:
             vc=reader.texts("vc"),
             model=reader.texts("application"),
         )
-        return reader.finish(trace, strict=strict)
 
     def _hours(self, reader: ColumnReader) -> FloatArray:
         """(N,) GPU-hours of each job's application."""
@@ -141,16 +139,13 @@ FIELDS = (
     "requested_processors", "requested_time", "requested_memory", "status", "user", "group",
     "executable", "queue", "partition", "preceding_job", "think_time",
 )  # fmt: skip
-SWF_REQUIRED = ("job", "submit", "run_time", "processors", "status")
-SWF_OPTIONAL = ("wait", "requested_processors", "requested_time", "requested_memory", "user",
-            "executable", "vc")  # fmt: skip
 LAYOUT = Layout(delimiter="", quoted=False, comment=";")
 SWF_STATES = {"0": FAILED, "1": COMPLETED, "5": CANCELLED}  # "": unknown, taken as completed
 PARTS = ("2", "3", "4")  # parts of a job that was checkpointed; its summary is a line of its own
 MIB_PER_KIB = 1.0 / 1024.0
 
 
-class Swf:
+class Swf(TableReader):
     """One line a job of 18 numbers, -1 where one is not known; `;` begins a comment.
 
     A processor is a GPU, or `processors_per_gpu` are one, rounded up. The processors are those that
@@ -158,26 +153,24 @@ class Swf:
     it after the wait. Jobs of one user and executable are one recurrence group.
     """
 
+    required = ("job", "submit", "run_time", "processors", "status")
+    optional = ("wait", "requested_processors", "requested_time", "requested_memory", "user",
+                "executable", "vc")  # fmt: skip
+
     def __init__(self, *, processors_per_gpu: int) -> None:
         """`processors_per_gpu`: 1 or more."""
         check_count("reader.processors_per_gpu", processors_per_gpu)
         self._per_gpu = 1 if processors_per_gpu is None else processors_per_gpu
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=SWF_REQUIRED, optional=SWF_OPTIONAL)
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         table = _without_unknown(
             read_text_table(path, wanted, strict=strict, header=FIELDS, layout=LAYOUT)
         )
         parts = np.array([text in PARTS for text in table.columns["status"]], dtype=np.bool_)
         reason = "are parts of checkpointed jobs, whose summary counts"
-        reader = ColumnReader(table.only(~parts), {reason: int(parts.sum())})
-        return reader.finish(self._trace(reader, name), strict=strict)
+        return ColumnReader(table.only(~parts), strict, {reason: int(parts.sum())})
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
-        """The lines as a trace in file order."""
         job_id = reader.names("job")
         submit_s = reader.times("submit")
         outcome = reader.choices("status", SWF_STATES, blank=COMPLETED)
@@ -241,14 +234,14 @@ def read_workers(path: str, columns: GivenColumns, strict: bool) -> dict[str, in
         TraceError: naming file, line, column, value and fix.
     """
     wanted = checked_columns(columns, required=WORKER_COLUMNS, optional=())
-    reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+    reader = ColumnReader(read_text_table(path, wanted, strict=strict), strict)
     gpus = [_gpus(text) for text in reader.raw("worker_resources")]
     reader.flag(
         "worker_resources",
         np.array([number is None for number in gpus], dtype=np.bool_),
         'is no object of resources such as {"cpu": "8", "nvidia.com/gpu": "1"}',
     )
-    good = reader.good(strict)
+    good = reader.good()
     found: dict[str, int] = defaultdict(int)
     for job, number, usable in zip(reader.raw("worker_job"), gpus, good, strict=True):
         if usable and number is not None:
@@ -292,14 +285,14 @@ class AlibabaLingjun:
         wanted = checked_columns(
             ours, required=JOB_REQUIRED, optional=(*JOB_OPTIONAL, *WORKER_COLUMNS)
         )
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict), strict)
         workers = self._worker_table or str(Path(path).expanduser().with_name("worker.csv"))
         theirs = {key: one for key, one in columns.items() if key in WORKER_COLUMNS}
         gpus_of = read_workers(workers, theirs, strict)
         gpus = np.array([gpus_of.get(job, 0) for job in reader.raw("job_name")], dtype=np.int64)
         reader.leave_out(gpus == 0, "have no worker with a GPU")
         told = replace(_trace(reader, gpus, name), gang_from=f"by column 'RES' of {workers}")
-        return reader.finish(told, strict=strict)
+        return reader.finish(told)
 
 
 def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:
@@ -316,8 +309,7 @@ def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:
     reader.leave_out(np.isnan(end_s), "have no end")
     never_ran = np.isnan(running_s)
     reader.leave_out(never_ran & (status == COMPLETED), "succeeded without having run")
-    origin_s = np.nanmin(submitted_s) if np.isfinite(submitted_s).any() else 0.0
-    submit_s = np.nan_to_num(submitted_s - origin_s)
+    submit_s = np.nan_to_num(reader.from_earliest(submitted_s, ~np.isnan(submitted_s)))
     return Trace(
         name=name,
         job_id=reader.names("job_name"),

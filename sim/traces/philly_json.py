@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,14 @@ import numpy as np
 from sim.arrays import FloatArray, objects
 from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts
-from sim.text_files import read_text
+from sim.text_files import read_text, since_1970_s, wall_clock
 from sim.traces.column_reader import CLOCK_CHANGE_S, Notes, nothing_usable, shown
 from sim.traces.setting import check_count
 from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Trace, starts, take
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # By wall clocks this hour of 5 November 2017 came twice.
-TURNED_BACK_S = (datetime(2017, 11, 5, 1, tzinfo=UTC) - EPOCH).total_seconds()
+TURNED_BACK_S = since_1970_s(datetime(2017, 11, 5, 1))
 STATES = {"Pass": COMPLETED, "Failed": FAILED, "Killed": CANCELLED}
 BLANKS = (" ", "\t", "\r", "\n")
 NO_TIME = (None, "", "None")
@@ -191,22 +190,17 @@ def _counted(attempts: list[Mapping[str, Any]]) -> tuple[PhillyAttempt, ...]:
 
 
 def _gpus(attempt: Mapping[str, Any]) -> int:
-    return sum(len(_names(server, "gpus")) for server in _list(attempt, "detail"))
+    names = 'names; write ["gpu0", ...]'
+    return sum(len(_list(server, "gpus", str, names)) for server in _list(attempt, "detail"))
 
 
-def _list(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def _list(
+    value: Mapping[str, Any], key: str, kind: type = Mapping, what: str = "objects; write [{...}]"
+) -> list[Any]:
     found = value.get(key)
     found = [] if found is None else found
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
-        raise BadJob(key, found, "is no list of objects; write [{...}, ...]")
-    return found
-
-
-def _names(value: Mapping[str, Any], key: str) -> list[str]:
-    found = value.get(key)
-    found = [] if found is None else found
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise BadJob(key, found, 'is no list of names; write ["gpu0", ...]')
+    if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
+        raise BadJob(key, found, f"is no list of {what}")
     return found
 
 
@@ -232,7 +226,7 @@ def _moment(value: Mapping[str, Any], key: str) -> float | None:
         moment = None
     if moment is None or moment.tzinfo is not None:
         raise BadJob(key, found, "is no time such as 2017-10-07 01:12:09 (without a zone)")
-    return (moment.replace(tzinfo=UTC) - EPOCH).total_seconds()
+    return since_1970_s(moment)
 
 
 log = logging.getLogger(__name__)
@@ -317,6 +311,7 @@ class PhillyJson:
             name=name,
             job_id=objects([job.job_id for job in jobs]),
             submit_s=submit_s - submit_s.min(),
+            zero=wall_clock(float(submit_s.min()), None),
             num_gpus=np.array([job.gpus or self._gpus for job in jobs], dtype=np.int64),
             duration_s=np.array([sum(each) for each in lengths], dtype=np.float64),
             user=objects([job.user for job in jobs]),

@@ -16,16 +16,9 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
-from sim.traces.column_reader import CLOCK_CHANGE_S, LARGEST_AMOUNT, ColumnReader, Notes, moment
-from sim.traces.text_table import (
-    Columns,
-    GivenColumns,
-    Layout,
-    TextTable,
-    checked_columns,
-    checked_delimiter,
-    read_text_table,
-)
+from sim.text_files import moment
+from sim.traces.column_reader import CLOCK_CHANGE_S, LARGEST_AMOUNT, ColumnReader, TableReader
+from sim.traces.text_table import Columns, Layout, TextTable, checked_delimiter, read_text_table
 from sim.traces.trace import Trace
 
 NO_TIME = ("", "Unknown", "None", "N/A")
@@ -203,20 +196,22 @@ def _never_seen(table: TextTable) -> list[str]:
 log = logging.getLogger(__name__)
 
 REQUIRED = ("JobID", "State", "Submit")
-OPTIONAL = ("JobName", "User", "Partition", "QOS", "Eligible", "Start", "End", "Elapsed",
-            "ElapsedRaw", "Timelimit", "TimelimitRaw", "ReqTRES", "AllocTRES")  # fmt: skip
 TELL_GPUS = (("AllocTRES",), ("ReqTRES",))
 TELL_RUN_TIMES = (("ElapsedRaw",), ("Elapsed",), ("Start", "End"))
 Moments = Mapping[str, FloatArray]  # column -> (N,) seconds since 1970; NaN where there is none
 
 
-class Sacct:
+class Sacct(TableReader):
     """One row a job, columns in any order; docs/workloads.md says what becomes of each.
 
     Steps, earlier runs of requeued jobs, array tasks that never began, waiting jobs and jobs
     without GPUs are left out, each counted. A job that still ran when the file was made lasts as
     long as it had run. One that never ran was given up at its end.
     """
+
+    required = REQUIRED
+    optional = ("JobName", "User", "Partition", "QOS", "Eligible", "Start", "End", "Elapsed",
+                "ElapsedRaw", "Timelimit", "TimelimitRaw", "ReqTRES", "AllocTRES")  # fmt: skip
 
     def __init__(self, *, delimiter: str, qos_priority: Mapping[str, int]) -> None:
         """Keep the options.
@@ -231,11 +226,7 @@ class Sacct:
         self._layout = Layout(delimiter=checked_delimiter(delimiter), quoted=False)
         self._priority = dict(qos_priority)
 
-    def read(
-        self, *, path: str, columns: GivenColumns, name: str, strict: bool
-    ) -> tuple[Trace, Notes]:
-        """The trace of a file; arguments and errors as `TraceReader` says."""
-        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         table, left_out = sieved(
             read_text_table(
                 path,
@@ -244,11 +235,9 @@ class Sacct:
                 layout=self._layout,
             )
         )
-        reader = ColumnReader(table, left_out)
-        return reader.finish(self._trace(reader, name), strict=strict)
+        return ColumnReader(table, strict, left_out)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
-        """The rows as a trace in file order."""
         job_id = reader.names("JobID")
         odd = [JOB_ID.fullmatch(text) is None for text in reader.raw("JobID")]
         rule = "is no job of Slurm, such as 123, 123_4 or 123+0"
@@ -267,7 +256,7 @@ class Sacct:
         return Trace(
             name=name,
             job_id=job_id,
-            submit_s=submit_s - min(submit_s[submit_s > 0], default=0.0),  # 0: unreadable
+            submit_s=reader.from_earliest(submit_s, submit_s > 0),  # 0: unreadable
             num_gpus=gpus,
             duration_s=duration_s,
             user=reader.texts("User"),

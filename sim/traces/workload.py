@@ -4,15 +4,16 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from sim.errors import TraceError, check_keys, check_numbers
 from sim.jobs import JobTable
+from sim.text_files import moment
 from sim.traces.column_reader import Notes, TraceReader
 from sim.traces.generator import generate
-from sim.traces.job_traits import JobRules
 from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.setting import (
     AUTO,
@@ -177,7 +178,7 @@ class TraceWorkload:
     `window` leaves out included; jobs of `exclude_vcs` are no part of the cluster.
     """
 
-    def __init__(  # noqa: PLR0913  (every tunable of conf/, by name only)
+    def __init__(
         self,
         *,
         name: str,
@@ -186,35 +187,21 @@ class TraceWorkload:
         columns: GivenColumns,
         strict: bool,
         exclude_vcs: Sequence[str],
-        window: Mapping[str, float | None],
+        window: Mapping[str, float | str | None],
         split: Mapping[str, float],
         num_jobs: int | None,
         thin: int | None,
         windows_from: str,
-        max_gang: int | None,
-        drop_too_large: bool,
-        min_duration_s: float | None,
-        max_duration_s: float | None,
-        load: float | None,
-        profiles: Sequence[str] | None,
-        rules: JobRules,
-        measured_start_frac: float | None,
-        measured_end_frac: float | None,
-        window_measured_frac: Sequence[float],
+        **preparation: Any,
     ) -> None:
-        """Keep the options; each is explained in conf/workload/_trace.yaml and _base.yaml."""
+        """Keep the options, the last of `Preparation`; conf/workload explains each."""
         _check_windows(window, num_jobs, thin, windows_from)
         self.windows_from = windows_from
         self._name, self._path, self._columns, self._strict = name, path, dict(columns), strict
         self._reader = reader
         self._exclude_vcs, self._window, self._split = exclude_vcs, dict(window), dict(split)
         self._num_jobs, self._thin = num_jobs, 1 if thin is None else thin
-        self._options = Preparation(
-            max_gang=max_gang, drop_too_large=drop_too_large, min_duration_s=min_duration_s,
-            max_duration_s=max_duration_s, load=load, profiles=profiles, rules=rules,
-            measured_start_frac=measured_start_frac, measured_end_frac=measured_end_frac,
-            window_measured_frac=window_measured_frac,
-        )  # fmt: skip
+        self._options = Preparation(**preparation)
         self._notes: Notes | None = None  # what the reader did
         self._history: Trace | None = None  # the file, but for excluded virtual clusters
         self._trace: Trace | None = None  # the configured time window of it
@@ -325,7 +312,8 @@ class TraceWorkload:
             self._notes = notes
             _tell_waits(trace, self._path)
             kept = without_vcs(trace, self._exclude_vcs)
-            self._trace = time_window(kept, self._window.get("start_s"), self._window.get("end_s"))
+            start_s, end_s = (_bound_s(kept, key, self._window.get(key)) for key in WINDOW_KEYS)
+            self._trace = time_window(kept, start_s, end_s)
             self._history = kept
         return self._trace
 
@@ -342,11 +330,44 @@ def _tell_waits(trace: Trace, path: str) -> None:
     )  # fmt: skip
 
 
+def _bound_s(trace: Trace, key: str, given: float | str | None) -> float | None:
+    """A bound of the window in the trace's seconds, where it may be a date by the trace's clock.
+
+    Raises:
+        TraceError: the trace tells no dates, or the date is on none of its days.
+    """
+    if not isinstance(given, str):
+        return given
+    at, zero = moment(given), trace.zero
+    assert at is not None  # as checked
+    what = f"workload.window.{key} is {given}"
+    if zero is None:
+        raise TraceError(f"{what}, but {trace.file} tells no dates; give seconds of the file")
+    if at.tzinfo is not None and zero.tzinfo is None:
+        raise TraceError(f"{what}, but the times of {trace.file} have no zone; leave it away")
+    at = at.replace(tzinfo=zero.tzinfo) if at.tzinfo is None else at.astimezone(zero.tzinfo)
+    first, last = (zero + timedelta(seconds=float(trace.submit_s[row])) for row in (0, -1))
+    if at.date() < first.date() or at.date() - last.date() > timedelta(days=1):
+        raise TraceError(f"{what}, outside {trace.file}, whose jobs come from {first} to {last}")
+    return (at - zero).total_seconds()
+
+
 def _check_windows(
-    window: Mapping[str, float | None], num_jobs: int | None, thin: int | None, windows_from: str
+    window: Mapping[str, float | str | None],
+    num_jobs: int | None,
+    thin: int | None,
+    windows_from: str,
 ) -> None:
     check_keys(window, WINDOW_KEYS, "workload.window", TraceError)
-    check_numbers("workload.window", "null, or 0 or more", TraceError, **window)
+    dates = {key: given for key, given in window.items() if isinstance(given, str)}
+    for key, given in dates.items():
+        if moment(given) is None:
+            raise TraceError(
+                f"workload.window.{key} is {given!r}; it must be null, seconds of the file, or a "
+                f"date such as 2017-10-09 or '2017-10-09 08:00'"
+            )
+    numbers = {key: given for key, given in window.items() if key not in dates}
+    check_numbers("workload.window", "null, or 0 or more", TraceError, **numbers)
     check_count("num_jobs", num_jobs)
     check_count("thin", thin)
     if thin is not None and num_jobs is None:

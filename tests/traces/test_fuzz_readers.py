@@ -207,7 +207,7 @@ def test_a_job_named_twice_is_refused_or_skipped(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", sorted(NO_HEADER))
 def test_a_header_row_where_none_belongs_is_named(name: str, tmp_path: Path) -> None:
     workload = preset(name, "path=unused")
-    header = ",".join(workload._reader._header) + "\n"
+    header = ",".join(workload._reader.header) + "\n"
     content = (header + SAMPLES[name].text).encode()
     assert (
         "line 1: is a header row, in a format that has none; set workload.reader.header=null"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED
 from sim.physics.shipped_files import ShippedProfiles
-from sim.traces.column_reader import clock_s
+from sim.text_files import clock_s
 from sim.traces.estimators import LimitEstimator
 from sim.traces.sacct import parse_tres
 from sim.traces.setting import Setting
