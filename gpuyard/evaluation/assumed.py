@@ -178,7 +178,8 @@ def _left_out(workload: Mapping[str, Any], source: object) -> Iterator[str]:
     window = workload.get("window") or {}
     start_s, end_s = (window.get(f"{end}_s") for end in ("start", "end"))
     strict, cuts = workload.get("strict"), bool(start_s) or end_s is not None
-    lost = _lost(source) if cuts or strict is False else None
+    shares = _words_of(workload["reader"]) if "reader" in workload else ""
+    lost = _lost(source) if cuts or strict is False or shares else None
     if cuts:
         since, until = (
             at if isinstance(at, str) else "its end" if at is None else f"{at:g} s"
@@ -189,6 +190,8 @@ def _left_out(workload: Mapping[str, Any], source: object) -> Iterator[str]:
     if strict is False:
         told = "" if lost is None else f"{lost.faulty:,} of {lost.rows:,} "
         yield f"{told}rows with faults left out"
+    if shares and lost is not None and lost.parts:
+        yield f"{lost.parts:,} jobs with {shares}"
     if workload.get("drop_too_large"):
         yield "jobs larger than the cluster left out"
     if "path" in workload and workload["rules"]["unknown_gpu_types"] == "any":

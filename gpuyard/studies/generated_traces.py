@@ -19,18 +19,17 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.studies.compare_traces import is_generated, jobs_and_clock
-from sim.errors import TraceError, check_numbers, override
+from sim.errors import override
 from sim.files import write_atomically
 from sim.jobs import JobTable
 from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.fit_parts import OutcomeShares, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
-from sim.traces.generator import generate
 from sim.traces.likeness import JobSample
-from sim.traces.prepare import cap, offered_load, scale_load
-from sim.traces.setting import check_count, whole_streams
+from sim.traces.prepare import offered_load, scale_load
+from sim.traces.setting import whole_streams
 from sim.traces.spec import WorkloadSpec, workload_yaml
-from sim.traces.trace import Trace, thinned_window
+from sim.traces.trace import Trace
 
 NO_LIMIT = 1 << 60  # GPUs where no cluster is named
 SUFFIXES = (".csv", ".csv.gz")
@@ -120,26 +119,10 @@ def trace_of(config: Mapping[str, Any]) -> Trace:
     options, gpus = config["workload"], config["gpus"]
     if "spec" not in options:
         raise ConfigError("workload has no spec: it is read from a file; use a generated workload")
-    for key in ("num_jobs", "thin", "max_gang"):
-        check_count(key, options[key])
-    if options["num_jobs"] is None:
-        raise ConfigError("workload.num_jobs is null; a generated trace needs a number of jobs")
-    check_numbers("workload", "null, or above 0", TraceError, load=options["load"])
     if gpus is None and (options["load"] is not None or options["drop_too_large"]):
         raise ConfigError("gpus is null; workload.load and drop_too_large need it: add gpus=N")
-    draws = whole_streams(seed=config["seed"])
-    thin = options["thin"] or 1
-    spec = build(config, "workload.spec")
-    trace = generate(spec, options["num_jobs"] * thin, draws.jobs, options["name"])
-    trace, _ = cap(
-        trace,
-        max_gang=options["max_gang"],
-        drop_too_large=options["drop_too_large"],
-        capacity=gpus or NO_LIMIT,
-        min_duration_s=options["min_duration_s"],
-        max_duration_s=options["max_duration_s"],
-    )
-    trace = thinned_window(trace, min(options["num_jobs"], len(trace)), thin, draws.jobs)
+    workload = build(config, "workload")
+    _, trace = workload.drawn(whole_streams(seed=config["seed"]), gpus or NO_LIMIT)
     return trace if options["load"] is None else scale_load(trace, options["load"], gpus)
 
 

@@ -20,8 +20,6 @@ from sim.traces.setting import check_count
 from sim.traces.text_table import Columns, check_either, checked_columns, read_text_table
 from sim.traces.trace import Trace, on_a_cycle, starts
 
-TASK_REQUIRED = ("task_name", "inst_num", "job_name")
-TASK_OPTIONAL = ("status", "start_time", "end_time", "arrival_s", "duration_s")
 UNFINISHED = 3
 TASK_STATES = {
     "Terminated": COMPLETED, "Failed": FAILED, "Cancelled": FAILED, "Interrupted": FAILED,
@@ -40,8 +38,8 @@ class AlibabaDag(TableReader):
     lie outside the log (written as 0), are left out.
     """
 
-    required = TASK_REQUIRED
-    optional = TASK_OPTIONAL
+    required = ("task_name", "inst_num", "job_name")
+    optional = ("status", "start_time", "end_time", "arrival_s", "duration_s")
 
     def __init__(
         self, *, instances_per_gpu: int, most_gpus: int, header: Sequence[str] | None
@@ -55,7 +53,7 @@ class AlibabaDag(TableReader):
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         check_either(wanted, "start_time", "arrival_s", "start and end, or arrival and duration")
         end = "end_time" if "start_time" in wanted else "duration_s"
-        checked_columns(wanted, required=(*TASK_REQUIRED, end), optional=TASK_OPTIONAL)
+        checked_columns(wanted, required=(*self.required, end), optional=self.optional)
         return super()._rows(path, wanted, strict)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:

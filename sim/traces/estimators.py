@@ -238,10 +238,10 @@ def recurrence_features(trace: Trace, prior_s: float) -> FloatArray:
         [
             np.log(trace.num_gpus),
             *(_ln(groups(column)) for column in ("last_s", "mean_s", "median_s")),
-            _counts(group),
+            np.log1p(group.count),
             _ln(owners("last_s")),
             _ln(owners("median_s")),
-            _counts(user),
+            np.log1p(user.count),
             _ln(first_known([vc, median], prior_s)),
             _ln(first_known([gang, median], prior_s)),
             _ln(median),
@@ -254,11 +254,6 @@ def recurrence_features(trace: Trace, prior_s: float) -> FloatArray:
 
 def _ln(seconds: FloatArray) -> FloatArray:
     logs: FloatArray = np.log(np.maximum(seconds, SHORTEST_S))
-    return logs
-
-
-def _counts(past: Past) -> FloatArray:
-    logs: FloatArray = np.log1p(past.count)
     return logs
 
 

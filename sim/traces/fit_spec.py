@@ -1,6 +1,6 @@
 """Fits the generator to any trace: the parameters whose traces look like it."""
 
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -21,18 +21,10 @@ LARGEST_PERSISTENCE = 0.95
 SMALLEST_VARIANCE = 1e-3  # of the hours' factor: a Poisson process, nearly
 
 
-class ArrivalFit(TypedDict):
-    """Of a `WorkloadSpec`: single jobs, or leaders where batches have been taken out."""
+def fit_arrivals(submit_s: FloatArray, first_hour: float, excess_variance: float) -> dict[str, Any]:
+    """Fields of a `WorkloadSpec`: a Poisson process with gamma noise of hours and days.
 
-    hour_factors: tuple[float, ...]  # (24,)
-    weekday_factors: tuple[float, ...]  # (7,)
-    dispersion_r: float
-    noise_persistence: float
-    day_noise: DayNoise | None
-
-
-def fit_arrivals(submit_s: FloatArray, first_hour: float, excess_variance: float) -> ArrivalFit:
-    """Rates, profiles and noise of a Poisson process with gamma noise of hours and days.
+    Of single jobs, or of leaders where batches have been taken out.
 
     With N the hourly counts and m their expectation from the profiles, the covariance at lag L
     over the product of means, c(L), is (1 + vA p^L)(1 + vB) - 1 within a day, where vA and vB are
@@ -55,7 +47,7 @@ def fit_arrivals(submit_s: FloatArray, first_hour: float, excess_variance: float
     hour_variance = max((1 + total) / (1 + day_variance) - 1, SMALLEST_VARIANCE)
     even = hour_variance == SMALLEST_VARIANCE  # nothing to persist
     next_hour = 0.0 if even else (1 + _covariance(counts, expected, 1)) / (1 + day_variance) - 1
-    return ArrivalFit(
+    return dict(
         hour_factors=tuple(hours.tolist()),
         weekday_factors=tuple(days.tolist()),
         dispersion_r=1.0 / hour_variance,

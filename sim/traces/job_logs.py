@@ -41,20 +41,27 @@ class HeliosLog(TableReader):
     """One row a job; jobs without GPUs are left out.
 
     `duration` is the run time, `submit_time` the submission. A cancelled job of 0 seconds never
-    ran: its user withdrew it after `queue` seconds. Jobs of one user with one `jobname` are one
-    recurrence group (logs without that column have none). The job's CPUs are spread evenly over
-    its GPUs. In `state`, what follows a blank is left away (Slurm writes "CANCELLED by 1000").
+    ran: its user withdrew it after `queue` seconds. Where `start_time` and `end_time` are given
+    instead, as for Acme's logs (Hu et al., NSDI 2024), both are made of them. Jobs of one user with
+    one `jobname` are one recurrence group (logs without that column have none). The job's CPUs are
+    spread evenly over its GPUs. In `state`, what follows a blank is left away (Slurm writes
+    "CANCELLED by 1000").
     """
 
-    required = ("job_id", "gpu_num", "state", "submit_time", "duration")
-    optional = ("user", "vc", "jobname", "cpu_num", "queue")
+    required = ("job_id", "gpu_num", "state", "submit_time")
+    optional = ("user", "vc", "jobname", "cpu_num", "duration", "queue", "start_time", "end_time")
+
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
+        told = ("duration",) if "duration" in wanted else ("start_time", "end_time")
+        checked_columns(wanted, required=told, optional=(*self.required, *self.optional))
+        return super()._rows(path, wanted, strict)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         job_id = reader.names("job_id")
         gpus = reader.gangs("gpu_num", least=0)
-        duration_s = reader.times("duration")
         outcome = reader.choices("state", HELIOS_STATES, first_word=True)
-        queue_s = reader.times("queue", blank_s=NEVER_S)
+        duration_s, queue_s = _run_and_queue(reader, outcome)
+        reader.leave_out(np.isnan(duration_s), "have no run time")
         cpus = reader.amounts("cpu_num", blank=0.0)
         reader.leave_out(gpus == 0, "use no GPU")
         num_gpus = np.maximum(gpus, 1)
@@ -73,10 +80,24 @@ class HeliosLog(TableReader):
             else None,
             outcome=outcome,
             withdraw_s=np.where(never, queue_s, NEVER_S),
-            waited_s=np.where(never | (queue_s == NEVER_S), np.nan, queue_s)
-            if reader.has("queue")
-            else None,
+            waited_s=None
+            if (queue_s == NEVER_S).all()
+            else np.where(never | (queue_s == NEVER_S), np.nan, queue_s),
         )
+
+
+def _run_and_queue(reader: ColumnReader, outcome: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(N,) seconds that each job ran, NaN where nothing tells, and queued, NEVER_S likewise."""
+    if reader.has("duration"):
+        return reader.times("duration", blank_s=np.nan), reader.times("queue", blank_s=NEVER_S)
+    submit_s = reader.moments("submit_time")
+    start_s, end_s = reader.moments("start_time"), reader.moments("end_time")
+    reader.flag("start_time", start_s < submit_s, "is before the job's submission")
+    reader.flag("end_time", end_s < np.fmax(submit_s, start_s), "is before the job's start")
+    given_up = np.isnan(start_s) & (outcome == CANCELLED)
+    queue_s = np.where(given_up, end_s, start_s) - submit_s
+    run_s = end_s - np.where(given_up, end_s, start_s)
+    return run_s, np.where(np.isnan(queue_s), NEVER_S, queue_s)
 
 
 HOUR_S = 3600.0

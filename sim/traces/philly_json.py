@@ -341,7 +341,10 @@ def _add(read: _Read, each: Located, path: str, strict: bool) -> None:
     """Note one object of the file."""
     read.objects += 1
     try:
-        job = _checked(each, read)
+        job = parse_job(each.value)
+        if job.job_id in read.line_of:
+            rule = "is the job of an earlier object again; names must be unique"
+            raise BadJob("jobid", job.job_id, rule)
     except BadJob as bad:
         told = (
             f"{path}, line {each.line}, job object {each.index}, key '{bad.key}': "
@@ -355,12 +358,3 @@ def _add(read: _Read, each: Located, path: str, strict: bool) -> None:
     read.line_of[job.job_id] = each.line
     read.last_s = max(read.last_s, job.latest_s)
     read.jobs.append(job)
-
-
-def _checked(each: Located, read: _Read) -> PhillyJob:
-    job = parse_job(each.value)
-    if job.job_id in read.line_of:
-        raise BadJob(
-            "jobid", job.job_id, "is the job of an earlier object again; names must be unique"
-        )
-    return job

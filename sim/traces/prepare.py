@@ -250,18 +250,18 @@ class Preparation:
         )
 
 
-def fitted(trace: Trace, options: Preparation, setting: Setting) -> Trace:
-    """The trace with caps applied for the cluster; windows are drawn from what is left."""
+def fitted(trace: Trace, options: Preparation, gpus: int) -> Trace:
+    """The trace with caps applied for a cluster of `gpus`; windows are drawn from what is left."""
     capped, dropped = cap(
         trace,
         max_gang=options.max_gang,
         drop_too_large=options.drop_too_large,
-        capacity=setting.gpus,
+        capacity=gpus,
         min_duration_s=options.min_duration_s,
         max_duration_s=options.max_duration_s,
     )
     if dropped:
-        log.warning("trace %s: %d jobs above %d GPUs dropped", trace.name, dropped, setting.gpus)
+        log.warning("trace %s: %d jobs above %d GPUs dropped", trace.name, dropped, gpus)
     return capped
 
 
@@ -294,7 +294,7 @@ def prepare(
         TraceError: naming the job or key at fault.
     """
     known = trace if history is None else history
-    trace = fitted(trace, options, setting)
+    trace = fitted(trace, options, setting.gpus)
     limits_s = options.min_duration_s, options.max_duration_s
     estimate_s = foreseen(setting.estimator, trace, known, limits_s, draws.estimates)
     if options.load is not None:

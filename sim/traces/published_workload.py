@@ -148,7 +148,7 @@ class IdealWorkload(DrawnWorkload):
         return self.mix.num_jobs if self.num_jobs is None else self.num_jobs
 
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        trace = fitted(draw_published(self.mix, draws.jobs, self.name), self, setting)
+        trace = fitted(draw_published(self.mix, draws.jobs, self.name), self, setting.gpus)
         jobs = prepare(
             self._some(trace, draws.jobs),
             options=self,
@@ -265,7 +265,7 @@ class YorkWorkload(DrawnWorkload):
 
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
         return prepare(
-            fitted(self._trace(draws.jobs), self, setting),
+            fitted(self._trace(draws.jobs), self, setting.gpus),
             options=self,
             setting=setting,
             draws=draws,

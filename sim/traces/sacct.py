@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
-from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
+from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
 from sim.text_files import moment
 from sim.traces.column_reader import CLOCK_CHANGE_S, LARGEST_AMOUNT, ColumnReader, TableReader
 from sim.traces.text_table import Columns, Layout, TextTable, checked_delimiter, read_text_table
@@ -27,6 +27,8 @@ JOB_ID = re.compile(r"\d+(?:_(?:\d+|(?P<tasks>\[.*\])))?(?:\+\d+)?(?P<step>\..+)
 AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTPE]?)", re.ASCII)  # in MiB without a unit
 GPU, GPU_OF_TYPE = "gres/gpu", "gres/gpu:"
 PARTS_OF_GPUS = ("gres/shard", "gres/mps")
+# A slice of a GPU, as clusters name it: "a100_3g.20gb", "1g.10gb+me".
+MIG = re.compile(r"(?:^|_)([1-7])g\.\d+gb(?:\+.+)?$", re.ASCII)
 READ = ("cpu", "mem", GPU, *PARTS_OF_GPUS)
 MOST = 2.0**31  # GPUs; more are refused
 MIB = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30, "E": 2.0**40}
@@ -48,7 +50,8 @@ class Tres:
     """Trackable resources of a job, over all its nodes."""
 
     gpus: int = 0
-    types: tuple[str, ...] = ()  # of its GPUs, where the list names some
+    types: tuple[str, ...] = ()  # of its GPUs, where the list names some; without slices
+    milli: int | None = WHOLE_GPU_MILLI  # thousandths of a GPU that each of `gpus` is; None: unlike
     cpus: float = 0.0
     memory_mib: float = 0.0
     only_parts: bool = False  # of GPUs: shards or MPS shares, and no GPU
@@ -74,13 +77,24 @@ def parse_tres(text: str) -> Tres | None:
     of_type = {name.removeprefix(GPU_OF_TYPE): amount for name, amount in found.items()
                if name.startswith(GPU_OF_TYPE) and amount > 0}  # fmt: skip
     gpus = found.get(GPU, sum(of_type.values()))
+    shares = {_milli(name) for name in of_type} or {WHOLE_GPU_MILLI}
+    if sum(of_type.values()) < gpus:
+        shares.add(WHOLE_GPU_MILLI)  # of no type
     return Tres(
         gpus=int(min(gpus, MOST)),
-        types=tuple(of_type),
+        types=tuple(dict.fromkeys(filter(None, (MIG.sub("", name) for name in of_type)))),
+        milli=shares.pop() if len(shares) == 1 else None,
         cpus=found.get("cpu", 0.0),
         memory_mib=found.get("mem", 0.0),
         only_parts=gpus == 0 and any(found.get(name) for name in PARTS_OF_GPUS),
     )
+
+
+def _milli(name: str) -> int:
+    """Thousandths of a GPU of that type: sevenths for MIG slices, quarters of an A30, or all."""
+    part = MIG.search(name)
+    of = 4 if "a30_" in name else 7
+    return WHOLE_GPU_MILLI if part is None else WHOLE_GPU_MILLI * min(int(part[1]), of) // of
 
 
 def _whole(text: str) -> float | None:
@@ -138,7 +152,8 @@ def _gpu_reasons(table: TextTable) -> list[str]:
         for row, text in enumerate(table.columns.get(key, [])):
             got = parse_tres(text)
             if got is None or got.gpus:
-                reasons[row] = ""
+                unlike = got is not None and got.milli is None
+                reasons[row] = "use MIG slices and GPUs of several sizes" if unlike else ""
             elif got.only_parts and reasons[row]:
                 reasons[row] = "use parts of GPUs (gres/shard, gres/mps), whose size sacct lacks"
     return reasons
@@ -195,7 +210,6 @@ def _never_seen(table: TextTable) -> list[str]:
 
 log = logging.getLogger(__name__)
 
-REQUIRED = ("JobID", "State", "Submit")
 TELL_GPUS = (("AllocTRES",), ("ReqTRES",))
 TELL_RUN_TIMES = (("ElapsedRaw",), ("Elapsed",), ("Start", "End"))
 Moments = Mapping[str, FloatArray]  # column -> (N,) seconds since 1970; NaN where there is none
@@ -205,23 +219,21 @@ class Sacct(TableReader):
     """One row a job, columns in any order; docs/workloads.md says what becomes of each.
 
     Steps, earlier runs of requeued jobs, array tasks that never began, waiting jobs and jobs
-    without GPUs are left out, each counted. A job that still ran when the file was made lasts as
-    long as it had run. One that never ran was given up at its end.
+    without GPUs are left out, each counted. A MIG slice is a part of a GPU. A job that still ran
+    when the file was made lasts as long as it had run. One that never ran was given up at its end.
     """
 
-    required = REQUIRED
+    assumed = "MIG slices as parts of a GPU, 3g as 3/7"
+    required = ("JobID", "State", "Submit")
     optional = ("JobName", "User", "Partition", "QOS", "Eligible", "Start", "End", "Elapsed",
                 "ElapsedRaw", "Timelimit", "TimelimitRaw", "ReqTRES", "AllocTRES")  # fmt: skip
 
     def __init__(self, *, delimiter: str, qos_priority: Mapping[str, int]) -> None:
-        """Keep the options.
+        """Keep the options; TraceError: the delimiter is none.
 
         Args:
             delimiter: between fields; a sign, or a word of `text_table.DELIMITERS`.
             qos_priority: QOS -> priority, larger is more important; empty: QOS is not read.
-
-        Raises:
-            TraceError: the delimiter is none.
         """
         self._layout = Layout(delimiter=checked_delimiter(delimiter), quoted=False)
         self._priority = dict(qos_priority)
@@ -247,11 +259,13 @@ class Sacct(TableReader):
         submit_s = _submission(reader, at)
         duration_s = _run_time(reader, at)
         unborn = (duration_s == 0) & (outcome != COMPLETED)
-        never = unborn & _not_begun(at, outcome)
+        # Slurm gave cancelled jobs without a start their end as their start once.
+        never = unborn & ((outcome == CANCELLED) | np.isnan(at.get("Start", duration_s)))
         withdraw_s = _given_up_after_s(reader, at, submit_s, never)
         got = _resources(reader)
         reader.gangs_from("AllocTRES", "ReqTRES")
         gpus = np.maximum(np.array([one.gpus for one in got], dtype=np.int64), 1)
+        milli = np.array([one.milli for one in got], dtype=np.int64)
         types = ["|".join((parse_tres(text) or Tres()).types) for text in reader.raw("ReqTRES")]
         return Trace(
             name=name,
@@ -265,6 +279,7 @@ class Sacct(TableReader):
             priority=self._priorities(reader),
             cpu_milli=_each([1000.0 * one.cpus for one in got], gpus),
             memory_mib=_each([one.memory_mib for one in got], gpus),
+            gpu_milli=milli if (milli < WHOLE_GPU_MILLI).any() else None,
             gpu_types=objects(types) if any(types) else None,
             outcome=np.where(never, CANCELLED, outcome),
             withdraw_s=withdraw_s,
@@ -291,7 +306,7 @@ def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:
         TraceError: no column tells the GPUs, or none the run times.
     """
     given = {key: name for key, name in wanted.items()
-             if key in REQUIRED or name != key or name in header}  # fmt: skip
+             if key in Sacct.required or name != key or name in header}  # fmt: skip
     if len(header) == 1:  # cut at another sign, as whoever looks for JobID will say
         return given
     for choices, what in ((TELL_GPUS, "GPUs"), (TELL_RUN_TIMES, "run times")):
@@ -334,12 +349,6 @@ def _run_time(reader: ColumnReader, at: Moments) -> FloatArray:
     reader.flag("End", end_s < start_s - CLOCK_CHANGE_S, "is before the job's Start")
     reader.flag("End", np.isnan(end_s) & ~np.isnan(start_s), "is unknown, but the job has ended")
     return np.nan_to_num(np.maximum(end_s - start_s, 0.0))
-
-
-def _not_begun(at: Moments, outcome: IntArray) -> BoolArray:
-    """(N,) jobs without a start; Slurm gave the cancelled ones their end as their start once."""
-    not_begun: BoolArray = outcome == CANCELLED
-    return not_begun | np.isnan(at["Start"]) if "Start" in at else not_begun
 
 
 def _given_up_after_s(

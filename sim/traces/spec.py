@@ -3,11 +3,11 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
-from sim.arrays import BoolArray, IntArray, TextArray, objects
+from sim.arrays import BoolArray, IntArray, objects
 from sim.jobs import WHOLE_GPU_MILLI, Precedence
 from sim.traces.processes import (
     Clumps,
@@ -124,17 +124,8 @@ class DemandMix:
                    f"must be at least {LEAST_MEMORY_MIB}")  # fmt: skip
 
 
-class DemandColumns(TypedDict):
-    """Columns of a trace."""
-
-    gpu_milli: IntArray
-    cpu_milli: IntArray
-    memory_mib: IntArray
-    gpu_types: TextArray
-
-
-def draw_demands(mix: DemandMix, num_gpus: IntArray, rng: np.random.Generator) -> DemandColumns:
-    """The trace's demand columns of L jobs; five draws a job."""
+def draw_demands(mix: DemandMix, num_gpus: IntArray, rng: np.random.Generator) -> dict[str, Any]:
+    """Columns of a trace of L jobs, (L,) each, by name; five draws a job."""
     count = len(num_gpus)
     milli = np.asarray(mix.gpu_milli, dtype=np.int64)[choose(mix.gpu_milli_probs, count, rng)]
     cores = np.exp(mix.cores_ln_mu + mix.cores_ln_sigma * rng.standard_normal(count))
@@ -142,7 +133,7 @@ def draw_demands(mix: DemandMix, num_gpus: IntArray, rng: np.random.Generator) -
     a_core = np.exp(mix.mib_a_core_ln_mu + mix.mib_a_core_ln_sigma * rng.standard_normal(count))
     steps = np.rint(cores * a_core / MEMORY_STEP_MIB) * MEMORY_STEP_MIB
     kind = choose(mix.gpu_type_probs, count, rng)
-    return DemandColumns(
+    return dict(
         gpu_milli=np.where(num_gpus == 1, milli, WHOLE_GPU_MILLI),
         cpu_milli=(np.rint(cores * 10) * 100).astype(np.int64),
         memory_mib=np.clip(steps, LEAST_MEMORY_MIB, mix.most_memory_mib).astype(np.int64),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sim.errors import TraceError, check_keys, check_numbers
-from sim.jobs import JobTable
+from sim.jobs import WHOLE_GPU_MILLI, JobTable
 from sim.text_files import moment
 from sim.traces.column_reader import Notes, TraceReader
 from sim.traces.generator import generate
@@ -104,17 +104,17 @@ class GeneratedWorkload(DrawnWorkload):
         check_count("thin", self.thin)
         self._count()
 
-    def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
+    def drawn(self, draws: Streams, gpus: int) -> tuple[Trace, Trace]:
+        """All jobs that are generated for a cluster of `gpus`, and those kept, after caps."""
         jobs, thin = self._count(), self.thin or 1
         made = generate(self.spec, jobs * thin, draws.jobs, self.name)
-        trace = fitted(made, self, setting)
+        trace = fitted(made, self, gpus)
+        return made, thinned_window(trace, min(jobs, len(trace)), thin, draws.jobs)
+
+    def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
+        made, trace = self.drawn(draws, setting.gpus)
         return prepare(
-            thinned_window(trace, min(jobs, len(trace)), thin, draws.jobs),
-            options=self,
-            setting=setting,
-            draws=draws,
-            measured_frac=measured,
-            history=made,
+            trace, options=self, setting=setting, draws=draws, measured_frac=measured, history=made
         )
 
 
@@ -168,6 +168,7 @@ class Lost(NamedTuple):
     rows: int  # of the file
     inside: int  # jobs in the time window
     jobs: int  # of the file, without excluded virtual clusters
+    parts: int  # jobs inside whose workers take a part of a GPU each
 
 
 class TraceWorkload:
@@ -279,11 +280,11 @@ class TraceWorkload:
             TraceError: if the part is unknown or too short, or the file cannot be read.
         """
         if part is None:
-            return fitted(self._read(), self._options, setting)
+            return fitted(self._read(), self._options, setting.gpus)
         return self._part(part, setting)
 
     def _part(self, part: str, setting: Setting) -> Trace:
-        return fitted(split(self._read(), part, self._split), self._options, setting)
+        return fitted(split(self._read(), part, self._split), self._options, setting.gpus)
 
     def _cut(self, trace: Trace, part: str) -> Stretches | None:
         if self.windows_from == RANDOM or self._num_jobs is None:
@@ -298,9 +299,12 @@ class TraceWorkload:
         Raises:
             TraceError: the file cannot be read.
         """
-        inside = len(self._read())
-        assert self._notes is not None and self._history is not None
-        return Lost(self._notes.skipped, self._notes.rows, inside, len(self._history))
+        milli = self._read().gpu_milli
+        assert self._notes is not None and self._history is not None and self._trace is not None
+        return Lost(
+            self._notes.skipped, self._notes.rows, len(self._trace), len(self._history),
+            0 if milli is None else int(np.sum(milli < WHOLE_GPU_MILLI)),
+        )  # fmt: skip
 
     def _read(self) -> Trace:
         if self._trace is None:
@@ -311,6 +315,7 @@ class TraceWorkload:
                 log.info("%s: %d rows sorted by submission", self._path, notes.unsorted)
             self._notes = notes
             _tell_waits(trace, self._path)
+            _tell_units(trace, self._path)
             kept = without_vcs(trace, self._exclude_vcs)
             start_s, end_s = (_bound_s(kept, key, self._window.get(key)) for key in WINDOW_KEYS)
             self._trace = time_window(kept, start_s, end_s)
@@ -328,6 +333,21 @@ def _tell_waits(trace: Trace, path: str) -> None:
         "%s: what happened: %d of %d jobs began, after %.0f s on average (p50 %.0f, p95 %.0f)",
         path, len(waited_s), len(trace), waited_s.mean(), p50_s, p95_s,
     )  # fmt: skip
+
+
+DAY_S = 86_400.0
+MANY_JOBS, LONG_MEDIAN_D, LONG_SPAN_D = 1000, 10, 3650  # days that no cluster has
+
+
+def _tell_units(trace: Trace, path: str) -> None:
+    """Warn of times that are most likely milliseconds, and name the key that reads them so."""
+    median_d, span_d = np.median(trace.duration_s) / DAY_S, np.ptp(trace.submit_s) / DAY_S
+    if len(trace) >= MANY_JOBS and (median_d > LONG_MEDIAN_D or span_d > LONG_SPAN_D):
+        log.warning(
+            "%s: half of the jobs run for more than %.0f days, all are submitted over %.0f; are "
+            "these milliseconds? workload.reader.duration_format of a CSV reads such durations, "
+            "time_format such a submit_time", path, median_d, span_d,
+        )  # fmt: skip
 
 
 def _bound_s(trace: Trace, key: str, given: float | str | None) -> float | None:
@@ -359,15 +379,14 @@ def _check_windows(
     windows_from: str,
 ) -> None:
     check_keys(window, WINDOW_KEYS, "workload.window", TraceError)
-    dates = {key: given for key, given in window.items() if isinstance(given, str)}
-    for key, given in dates.items():
-        if moment(given) is None:
+    for key, given in window.items():
+        if not isinstance(given, str):
+            check_numbers("workload.window", "null, or 0 or more", TraceError, **{key: given})
+        elif moment(given) is None:
             raise TraceError(
                 f"workload.window.{key} is {given!r}; it must be null, seconds of the file, or a "
                 f"date such as 2017-10-09 or '2017-10-09 08:00'"
             )
-    numbers = {key: given for key, given in window.items() if key not in dates}
-    check_numbers("workload.window", "null, or 0 or more", TraceError, **numbers)
     check_count("num_jobs", num_jobs)
     check_count("thin", thin)
     if thin is not None and num_jobs is None:

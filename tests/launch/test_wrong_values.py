@@ -196,3 +196,13 @@ def test_a_placer_that_the_scheduler_does_not_ask_is_told(tmp_path: Path):
 @pytest.mark.parametrize("hint", [inspect.Parameter.empty, Any, object])
 def test_a_parameter_without_a_hint_takes_any_value(hint: object):
     assert misfit(3.5, hint) is None and misfit(None, hint) is None
+
+
+def test_slices_of_gpus_and_the_window_in_dates_are_told(tmp_path: Path):
+    job = "2|COMPLETED|2025-03-01T08:00:00|3600|gres/gpu:a100_3g.20gb=2\n"
+    (tmp_path / "jobs.txt").write_text(f"JobID|State|Submit|ElapsedRaw|ReqTRES\n{job}")
+    words = ["workload=sacct", "workload.path=jobs.txt", "workload.window.start_s=2025-03-01"]
+    done = run_program(["-m", "gpuyard", "simulate", *words, "page=false"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the trace from 2025-03-01 to its end (1 of 1 jobs)" in done.stdout
+    assert "1 jobs with MIG slices as parts of a GPU, 3g as 3/7" in done.stdout

@@ -52,7 +52,7 @@ SPOTS = {
     "swf": Spots((0, 10, "status"), (0, 1, "submit"), (0, 4, "processors")),
 }  # fmt: skip
 TABLES = sorted(SPOTS)
-OWN_WAY = {"philly_json", "alibaba_lingjun"}  # JSON, and gangs in a table of their own
+OWN_WAY = {"philly_json", "alibaba_lingjun", "acme"}  # JSON, gangs elsewhere, dates alone
 
 
 def capped(trace: Trace, drop: bool) -> tuple[Trace, int]:

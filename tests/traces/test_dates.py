@@ -1,5 +1,6 @@
 """Windows of a trace by its own clock, and times in a wrong unit."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,25 @@ def test_a_date_that_cannot_be_is_refused(name: str, word, told: str, tmp_path: 
     with pytest.raises(Exception, match=told) as error:
         kept(tmp_path, name, text, word)
     assert isinstance(error.value.__cause__ or error.value, TraceError)
+
+
+@pytest.mark.parametrize(
+    ("gap", "duration", "words", "told"),
+    [
+        (60_000, 600_000, (), []),  # ten thousand minutes, as milliseconds would look for a while
+        (600, 600, (), []),
+        (600, 3_600_000, (), ["half of the jobs run for more than 42 days", "duration_format of"]),
+        (600, 3_600_000, ("reader.duration_format=milliseconds",), []),
+        (600_000, 60, (), ["are submitted over 13882", "time_format such"]),
+    ],
+)
+def test_milliseconds_taken_for_seconds_are_told(
+    gap: int, duration: int, words, told, tmp_path: Path, caplog
+) -> None:
+    rows = (f"j{at},{at * gap},1,{duration}\n" for at in range(2_000))
+    text = "job_id,submit_s,num_gpus,duration_s\n" + "".join(rows)
+    with caplog.at_level(logging.WARNING):
+        kept(tmp_path, "philly", text, "columns.vc=null", *words)
+    said = " ".join(caplog.messages)
+    assert bool(said) == bool(told)
+    assert all(word in said for word in told)

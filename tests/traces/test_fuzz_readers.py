@@ -32,7 +32,7 @@ NUMBERS = {
             (0, 21, "limit_s", True), (0, 22, "waited_s", True)],
     "philly": [(0, 1, "submit_s", False), (1, 2, "num_gpus", False), (1, 3, "duration_s", False)],
     "helios_venus": [(0, 2, "num_gpus", False), (0, 3, "duration_s", False)],
-    "helios_log": [(3, 4, "gpu_num", False), (0, 5, "cpu_num", True), (3, 11, "duration", False),
+    "helios_log": [(3, 4, "gpu_num", False), (0, 5, "cpu_num", True), (3, 11, "duration", True),
                    (2, 12, "queue", True)],
     "alibaba_pai": [(0, 2, "inst_num", True), (0, 4, "start_time", True), (0, 5, "end_time", True),
                     (0, 6, "plan_cpu", True), (0, 7, "plan_mem", True), (0, 8, "plan_gpu", True)],

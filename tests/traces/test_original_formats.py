@@ -78,6 +78,25 @@ def test_helios_states_recurrence_and_withdrawals(tmp_path: Path) -> None:
     assert notes.left_out == {"use no GPU": 1}
 
 
+def test_acme_runs_from_start_to_end_whatever_its_duration_holds(tmp_path: Path) -> None:
+    trace, notes = read("acme", tmp_path)
+    assert trace.duration_s.tolist() == [3600, 30, 0]  # Kalos' duration of the first: 4200
+    assert trace.withdraw_s.tolist() == [INF, INF, 600]
+    assert np.array_equal(trace.waited_s, [600, 0, np.nan], equal_nan=True)
+    assert trace.num_gpus.tolist() == [16, 8, 1]
+    assert trace.cpu_milli.tolist() == [4000, 4000, 4000]
+    assert notes.left_out == {"use no GPU": 1, "have no run time": 1}
+
+
+def test_helios_jobs_without_a_run_time_are_left_out_and_counted(tmp_path: Path) -> None:
+    text = SAMPLES["helios_log"].text.replace("600,90", ",90")
+    trace, notes = loaded("helios_log", tmp_path, text.encode())
+    assert list(trace.job_id) == ["10", "12", "13"]
+    assert notes.left_out == {"use no GPU": 1, "have no run time": 1}
+    with pytest.raises(TraceError, match=r"columns\.start_time is missing"):
+        loaded("helios_log", tmp_path, text.encode(), "columns.duration=null")
+
+
 def test_pai_keeps_fractions_and_joins_its_tables(tmp_path: Path) -> None:
     trace, notes = read("alibaba_pai", tmp_path)
     assert list(trace.job_id) == ["j1/worker", "j3/worker", "j2/tensorflow"]
@@ -193,6 +212,13 @@ def test_two_columns_together_name_a_job(tmp_path: Path) -> None:
     ("name", "old", "new", "words"),
     [
         ("helios_log", "16,32,2", "-16,32,2", "line 5, column 'gpu_num': '-16' is below 0"),
+        ("acme", ",2023-05-18 09:10:00+08:00", ",2023-05-18 08:10:00+08:00", "job's submission"),
+        (
+            "acme",
+            "2023-05-18 10:10:00+08:00",
+            "2023-05-18 09:05:00+08:00",
+            "before the job's start",
+        ),
         ("helios_log", "2020-04-01 00:01:00,", "tomorrow,", "column 'submit_time'"),
         ("alibaba_pai", "800.0,V100", "-800,V100", "line 3, column 'plan_gpu': '-800' is negative"),
         ("alibaba_pai", "1200.0,1260.0", "1260.0,1200.0", "'end_time': '1200.0' is before start"),

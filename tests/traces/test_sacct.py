@@ -216,7 +216,7 @@ def test_another_delimiter_is_a_key(tmp_path: Path) -> None:
         ("cpu=8,gres/gpu=2,gres/gpu:a100=2", 2, ("a100",)),
         ("gres/gpu:a100=2,cpu=8,gres/gpu=2", 2, ("a100",)),
         ("gres/gpu:a100=2,gres/gpu:v100=1", 3, ("a100", "v100")),
-        ("gres/gpu:a100_1g.5gb=4,fs/disk=1G,license/x=2,bb/y=1.5T,energy=0", 4, ("a100_1g.5gb",)),
+        ("gres/gpu:a100_1g.5gb=4,fs/disk=1G,license/x=2,bb/y=1.5T,energy=0", 4, ("a100",)),
         ("gres/gpumem=80G,gres/gpuutil=100,gres/tmp=1", 0, ()),
     ],
 )
@@ -240,3 +240,34 @@ def test_durations_read_back(days: int, left_s: int) -> None:
     clock = f"{left_s // 3600:02}:{left_s // 60 % 60:02}:{left_s % 60:02}"
     assert clock_s(f"{days}-{clock}") == days * 86400 + left_s
     assert clock_s(clock) == left_s
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpus", "milli", "types"),
+    [
+        ("gres/gpu:a100_3g.20gb=2", 2, 428, ("a100",)),
+        ("gres/gpu=1,gres/gpu:nvidia_a100_1g.5gb=1", 1, 142, ("nvidia_a100",)),
+        ("gres/gpu:1g.10gb+me=3", 3, 142, ()),
+        ("gres/gpu:a30_2g.12gb=1", 1, 500, ("a30",)),
+        ("gres/gpu:a100_7g.40gb=1", 1, 1000, ("a100",)),
+        ("gres/gpu:a100=4,gres/gpu=4", 4, 1000, ("a100",)),
+        ("gres/gpu:a100_3g.20gb=1,gres/gpu=2", 2, None, ("a100",)),
+        ("gres/gpu:a100=1,gres/gpu:a100_3g.20gb=1", 2, None, ("a100",)),
+        ("gres/gpu:a100_3g.20gb=1,gres/gpu:a100_1g.5gb=1", 2, None, ("a100",)),
+        ("gres/gpu:a100_3g.20gb=0,gres/gpu=2", 2, 1000, ()),
+    ],
+)
+def test_a_mig_slice_is_a_part_of_a_gpu(tres: str, gpus: int, milli, types) -> None:
+    got = parse_tres(tres)
+    assert (got.gpus, got.milli, got.types) == (gpus, milli, types)
+
+
+def test_jobs_on_slices_take_parts_and_unlike_ones_are_left_out(tmp_path: Path) -> None:
+    slices, mixed = "cpu=6,gres/gpu:a100_3g.20gb=2", "gres/gpu:a100_3g.20gb=1,gres/gpu:a100=1"
+    rows = (
+        {"JobID": str(at), "ReqTRES": one} for at, one in enumerate((slices, mixed, "gres/gpu=1"))
+    )
+    trace, notes = loaded("sacct", tmp_path, text_of(*rows))
+    assert (trace.num_gpus.tolist(), trace.gpu_milli.tolist()) == ([2, 1], [428, 1000])
+    assert list(trace.gpu_types) == ["a100", ""]
+    assert notes.left_out == {"use MIG slices and GPUs of several sizes": 1}

@@ -169,6 +169,18 @@ start_time,end_time,duration,queue
 14,uB,vcY,eval,2,5,1,TIMEOUT,2020-04-01 00:00:30,2020-04-01 00:02:00,2020-04-01 00:12:00,600,90
 """
 
+ACME = """job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,type,state,submit_time,start_time,\
+end_time,duration,queue
+a,u1,2,16,64,800,Pretrain,COMPLETED,2023-05-18 09:00:00+08:00,2023-05-18 09:10:00+08:00,\
+2023-05-18 10:10:00+08:00,4200,600
+b,u2,1,8,32,400,Eval,FAILED,2023-05-18 09:01:00+08:00,2023-05-18 09:01:00+08:00,\
+2023-05-18 09:01:30+08:00,30,0
+c,u2,1,1,4,50,Eval,CANCELLED,2023-05-18 09:02:00+08:00,,2023-05-18 09:12:00+08:00,600,600
+d,u1,1,0,4,50,Other,COMPLETED,2023-05-18 09:03:00+08:00,2023-05-18 09:03:00+08:00,\
+2023-05-18 09:04:00+08:00,60,0
+e,u1,1,4,4,50,Debug,FAILED,2023-05-18 09:03:00+08:00,,,,
+"""
+
 PAI = """j1,worker,4.0,Terminated,1000.0,1600.0,600.0,29.296875,50.0,T4
 j1,ps,2.0,Terminated,1000.0,1600.0,400.0,10.0,,
 j2,tensorflow,1.0,Failed,1200.0,1260.0,1200.0,64.0,800.0,V100
@@ -301,6 +313,7 @@ SAMPLES = {
     "helios_venus": Sample("job_id,submit_time,num_gpus,duration_s\na,2020-04-01,1,9\n", 1),
     "philly_json": Sample(json.dumps(PHILLY, indent=1), 5),
     "helios_log": Sample(HELIOS, 4, options=("columns.jobname=jobname",)),
+    "acme": Sample(ACME, 3),
     "alibaba_pai": Sample(
         PAI, 3, {"jobs.csv": PAI_JOBS, "tags.csv": PAI_TAGS},
         ("reader.job_table={folder}/jobs.csv", "reader.tag_table={folder}/tags.csv"),
