@@ -221,3 +221,15 @@ class JobTable:
     def __len__(self) -> int:
         """Number of jobs J."""
         return len(self.job_id)
+
+
+def gang_of(workers: FloatArray, gpus_each: FloatArray) -> tuple[IntArray, IntArray]:
+    """(J,) gangs, and thousandths of a GPU of each of their workers.
+
+    A worker that asks for a part of a GPU is one of the gang; one that asks for more is as many, of
+    whole GPUs, rounded up.
+    """
+    whole = np.maximum(np.ceil(gpus_each), 1.0)
+    milli = np.floor(gpus_each * WHOLE_GPU_MILLI + 1e-6)  # 0.57 x 1000 is a little less than 570
+    gang = np.clip(workers * whole, 1, 2**31).astype(np.int64)
+    return gang, np.where(gpus_each < 1, np.maximum(milli, 1), WHOLE_GPU_MILLI).astype(np.int64)

@@ -14,7 +14,16 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
-from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI, Precedence, codes_of
+from sim.jobs import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    NEVER_S,
+    WHOLE_GPU_MILLI,
+    Precedence,
+    codes_of,
+    gang_of,
+)
 from sim.traces.column_reader import BLANKS, ColumnReader, TableReader
 from sim.traces.setting import check_count
 from sim.traces.text_table import Columns, check_either, checked_columns, read_text_table
@@ -307,22 +316,24 @@ def _pai_trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str, *, tagge
     reader.leave_out(states == UNFINISHED, "had not ended")
     reader.leave_out(np.isnan(end_s - start_s), "have no start or no end")
     submitted_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
+    num_gpus, gpu_milli = gang_of(instances, percent / PERCENT)
     gpus = np.maximum(np.ceil(percent / PERCENT), 1)  # (N,) of each instance
     return Trace(
         name=name,
         job_id=objects(task_names(reader)),
         submit_s=np.nan_to_num(np.fmin(submitted_s, start_s)),
-        num_gpus=np.clip(instances * gpus, 1, 2**31).astype(np.int64),
+        num_gpus=num_gpus,
         duration_s=np.nan_to_num(np.maximum(end_s - start_s, 0.0)),
         user=objects([job.user for job in jobs]),
         vc=reader.texts("vc"),
         group=objects([job.group for job in jobs]) if tagged else None,
         model=objects([job.workload for job in jobs]) if tagged else None,
-        cpu_milli=_whole(reader.amounts("plan_cpu", blank=0.0) * 1000 / PERCENT / gpus),
-        memory_mib=_whole(reader.amounts("plan_mem", blank=0.0) * MIB_A_GB / gpus),
-        gpu_milli=np.where(percent < PERCENT, np.maximum(_whole(percent * 10), 1), WHOLE_GPU_MILLI),
+        cpu_milli=(reader.amounts("plan_cpu", blank=0.0) * 1000 / PERCENT / gpus).astype(np.int64),
+        memory_mib=(reader.amounts("plan_mem", blank=0.0) * MIB_A_GB / gpus).astype(np.int64),
+        gpu_milli=gpu_milli,
         gpu_types=objects([job.gpu_type for job in jobs]) if tagged else None,
         outcome=np.where(states == FAILED, FAILED, COMPLETED),
+        waited_s=None if np.isnan(submitted_s).all() else np.maximum(start_s - submitted_s, 0.0),
     )
 
 
@@ -334,7 +345,3 @@ def _demand(reader: ColumnReader) -> tuple[FloatArray, FloatArray]:
     whole = (instances >= 1) & (instances == np.floor(instances)) & (instances <= MOST_INSTANCES)
     reader.flag("inst_num", ~whole, "is no plausible whole number of instances from 1")
     return percent, instances
-
-
-def _whole(values: FloatArray) -> IntArray:
-    return np.floor(values).astype(np.int64)

@@ -22,6 +22,7 @@ from sim.jobs import (
     Attempts,
     Precedence,
     codes_of,
+    gang_of,
 )
 from sim.text_files import CLOCK, moment
 from sim.traces.column_reader import (
@@ -147,7 +148,8 @@ def tell_other_forms(
         else:
             _tell(reader, key, _is_clock, CLOCK_HINT)
     _tell(reader, "duration_s", lambda text: text == "", EMPTY)
-    _tell(reader, "num_gpus", _is_part, PART)
+    if not reader.has("num_workers"):
+        _tell(reader, "num_gpus", _is_part, PART)
     if time_format is None:
         _tell(reader, "submit_time", _is_no_day, NO_DAY)
         _tell(reader, "submit_time", _is_other_date, FORM)
@@ -201,7 +203,7 @@ NUMBERS = ("priority", "deadline_s", "cpu_milli", "memory_mib", "gpu_milli", "le
            "most_gpus", "withdraw_s", "limit_s", "waited_s")  # fmt: skip
 LISTS = ("attempts", "parents", "workflow")
 TRAITS = (*TEXTS, *NUMBERS, "outcome", *LISTS)
-OPTIONAL = (*SUBMIT, *TRAITS)
+OPTIONAL = (*SUBMIT, "num_workers", *TRAITS)
 SPELT_ALIKE = 0.75  # share of equal letters from which a column may be meant for another
 OUTCOMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 
@@ -254,7 +256,7 @@ class CsvReader(TableReader):
             if reader.has("submit_s")
             else reader.timestamps("submit_time", self.time_format)
         )
-        num_gpus = reader.gangs("num_gpus")
+        num_gpus, milli = _gang(reader)
         form = self.duration_format
         duration_s = reader.spans("duration_s", form)
         least, most = _elastic(reader, num_gpus.astype(np.float64))
@@ -273,8 +275,7 @@ class CsvReader(TableReader):
             deadline_s=given("deadline_s", reader.spans, form=form, blank_s=NEVER_S),
             cpu_milli=given("cpu_milli", reader.counts, blank=0),
             memory_mib=given("memory_mib", reader.counts, blank=0),
-            gpu_milli=given("gpu_milli", reader.counts, blank=WHOLE_GPU_MILLI, least=1,
-                            most=WHOLE_GPU_MILLI),
+            gpu_milli=milli,
             gpu_types=given("gpu_types", reader.texts),
             least_gpus=None if least is None else least.astype(np.int64),
             most_gpus=None if most is None else most.astype(np.int64),
@@ -285,6 +286,19 @@ class CsvReader(TableReader):
             attempts=attempts_of(reader, duration_s) if reader.has("attempts") else None,
             precedence=precedence_of(reader, job_id) if linked else None,
         )  # fmt: skip
+
+
+def _gang(reader: ColumnReader) -> tuple[IntArray, IntArray | None]:
+    """(N,) gangs, and thousandths of a GPU of each worker; None: the file does not tell."""
+    milli = reader.given("gpu_milli", reader.counts, blank=WHOLE_GPU_MILLI, least=1,
+                         most=WHOLE_GPU_MILLI)  # fmt: skip
+    if not reader.has("num_workers"):
+        return reader.gangs("num_gpus"), milli
+    each = reader.amounts("num_gpus", blank=0.0)
+    reader.flag("num_gpus", each == 0, "is no part of a GPU; leave out jobs that use no GPU")
+    gang, parts = gang_of(reader.counts("num_workers", blank=1, least=1).astype(np.float64), each)
+    reader.gangs_from("num_workers", "num_gpus")
+    return gang, parts if milli is None else milli
 
 
 def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:

@@ -5,9 +5,9 @@ know the queue. One that finishes at the very instant of a submission does not c
 """
 
 import heapq
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -257,8 +257,8 @@ def _ln(seconds: FloatArray) -> FloatArray:
     return logs
 
 
-class PastOfGroup(ABC):
-    """Predicts from the group's finished runs what the subclass makes of them.
+class PastOfGroup:
+    """Predicts what the subclass takes of the group's finished runs.
 
     Groups are what the trace says, or the finest that it knows instead (`group_keys`). A group
     without a finished run is predicted as its user's median, then as the median of all finished
@@ -266,14 +266,11 @@ class PastOfGroup(ABC):
     """
 
     information = "predicted"
+    column: ClassVar[str]  # of `Past`
 
     def __init__(self, *, prior_s: float) -> None:
         """`prior_s`: seconds, above 0, predicted before any job has finished."""
         self._prior_s = checked_prior_s(prior_s)
-
-    @abstractmethod
-    def of_group(self, past: Past) -> FloatArray:
-        """(K,) seconds, from what is known of each job's group; NaN where nothing is."""
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
         """(J,) predicted seconds, from the jobs of `trace` alone."""
@@ -282,7 +279,7 @@ class PastOfGroup(ABC):
     def estimate_rows(self, trace: Trace, rows: IntArray, rng: np.random.Generator) -> FloatArray:
         """(K,) predicted seconds of the jobs at `rows`, from all finished jobs of `trace`."""
         del rng
-        group = self.of_group(past_of(trace, group_keys(trace), rows))
+        group = getattr(past_of(trace, group_keys(trace), rows), self.column)
         user = past_of(trace, user_keys(trace), rows).median_s
         all_s = past_of(trace, everyone(trace), rows).median_s
         return first_known([group, user, all_s], self._prior_s)
@@ -292,17 +289,11 @@ class GroupMedian(PastOfGroup):
     """Predicts the median duration of the same group's finished runs (see `PastOfGroup`)."""
 
     assumed = "predicted as the median of the group's finished runs"
-
-    def of_group(self, past: Past) -> FloatArray:
-        """Their median."""
-        return past.median_s
+    column = "median_s"
 
 
 class LastOfGroup(PastOfGroup):
     """Predicts how long the same group's run took that finished last (see `PastOfGroup`)."""
 
     assumed = "predicted as the group's last finished run"
-
-    def of_group(self, past: Past) -> FloatArray:
-        """The last one."""
-        return past.last_s
+    column = "last_s"

@@ -19,7 +19,7 @@ from sim.physics.reference import reference_steps_s
 from sim.physics.shipped_files import NoInterference
 from sim.protocols import NetworkModel
 from sim.topology.topology import Topology
-from sim.traces.prepare import fitted, prepare
+from sim.traces.prepare import fitted
 from sim.traces.setting import Setting, Streams
 from sim.traces.trace import Trace, take
 from sim.traces.workload import DrawnWorkload
@@ -147,15 +147,13 @@ class IdealWorkload(DrawnWorkload):
     def _count(self) -> int:
         return self.mix.num_jobs if self.num_jobs is None else self.num_jobs
 
+    def drawn(self, draws: Streams, gpus: int) -> tuple[None, Trace]:
+        """The jobs."""
+        trace = fitted(draw_published(self.mix, draws.jobs, self.name), self, gpus)
+        return None, self._some(trace, draws.jobs)
+
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        trace = fitted(draw_published(self.mix, draws.jobs, self.name), self, setting.gpus)
-        jobs = prepare(
-            self._some(trace, draws.jobs),
-            options=self,
-            setting=setting,
-            draws=draws,
-            measured_frac=measured,
-        )
+        jobs = super()._table(draws, setting, measured)
         stretch = self._stretch(jobs, setting)
         return replace(
             jobs, duration_s=jobs.duration_s * stretch, estimate_s=jobs.estimate_s * stretch
@@ -263,14 +261,9 @@ class YorkWorkload(DrawnWorkload):
                 f"network is {type(self.network).__name__}; add network=york"
             )
 
-    def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        return prepare(
-            fitted(self._trace(draws.jobs), self, setting.gpus),
-            options=self,
-            setting=setting,
-            draws=draws,
-            measured_frac=measured,
-        )
+    def drawn(self, draws: Streams, gpus: int) -> tuple[None, Trace]:
+        """The jobs."""
+        return None, fitted(self._trace(draws.jobs), self, gpus)
 
     def _trace(self, rng: np.random.Generator) -> Trace:
         mix, count = self.mix, self._count()

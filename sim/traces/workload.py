@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,9 +86,16 @@ class DrawnWorkload(Preparation, ABC):
         draws = window_streams(seed=seed, part=part, index=index)
         return self._table(draws, setting, self.measured_frac(whole=False))
 
-    @abstractmethod
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
         """The jobs of some streams, ready to run."""
+        made, trace = self.drawn(draws, setting.gpus)
+        return prepare(
+            trace, options=self, setting=setting, draws=draws, measured_frac=measured, history=made
+        )
+
+    @abstractmethod
+    def drawn(self, draws: Streams, gpus: int) -> tuple[Trace | None, Trace]:
+        """All jobs that ran, None for those of the window; and these, capped for `gpus` GPUs."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -105,30 +112,17 @@ class GeneratedWorkload(DrawnWorkload):
         self._count()
 
     def drawn(self, draws: Streams, gpus: int) -> tuple[Trace, Trace]:
-        """All jobs that are generated for a cluster of `gpus`, and those kept, after caps."""
+        """All jobs that are generated, and those kept."""
         jobs, thin = self._count(), self.thin or 1
         made = generate(self.spec, jobs * thin, draws.jobs, self.name)
         trace = fitted(made, self, gpus)
         return made, thinned_window(trace, min(jobs, len(trace)), thin, draws.jobs)
 
-    def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        made, trace = self.drawn(draws, setting.gpus)
-        return prepare(
-            trace, options=self, setting=setting, draws=draws, measured_frac=measured, history=made
-        )
-
-
-class Windowed(Protocol):
-    """A workload as this one reads it."""
-
-    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
-        """Window `index` of a part."""
-
 
 class MixedWorkload:
     """Window i is window i of the (i modulo W)-th of W workloads; there is no whole."""
 
-    def __init__(self, *, name: str, load: float | None, of: Mapping[str, Windowed]) -> None:
+    def __init__(self, *, name: str, load: float | None, of: Mapping[str, Any]) -> None:
         """`of`: in turn; each scales its own load, `load` is what results call the mix by.
 
         Raises:
@@ -152,7 +146,7 @@ class MixedWorkload:
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
         """The jobs of one window; TraceError: from the workload whose turn it is."""
-        turn = self._of[index % len(self._of)]
+        turn: DrawnWorkload | TraceWorkload = self._of[index % len(self._of)]
         return turn.window(part=part, index=index, setting=setting, seed=seed)
 
 
@@ -213,14 +207,7 @@ class TraceWorkload:
         Raises:
             TraceError: if the file or a job cannot be used.
         """
-        return prepare(
-            self._read(),
-            options=self._options,
-            setting=setting,
-            draws=whole_streams(seed=seed),
-            measured_frac=self._options.measured_frac(whole=True),
-            history=self._history,
-        )
+        return self._table(self._read(), setting, whole_streams(seed=seed), whole=True)
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
         """Window `index` of a part, fully determined by (part, index, seed).
@@ -238,14 +225,12 @@ class TraceWorkload:
             trace = take(trace, stretches.rows(trace, index, seed))
         elif self._num_jobs is not None:
             trace = thinned_window(trace, self._num_jobs, self._thin, draws.jobs)
-        return prepare(
-            trace,
-            options=self._options,
-            setting=setting,
-            draws=draws,
-            measured_frac=self._options.measured_frac(whole=False),
-            history=self._history,
-        )
+        return self._table(trace, setting, draws, whole=False)
+
+    def _table(self, trace: Trace, setting: Setting, draws: Streams, *, whole: bool) -> JobTable:
+        frac, known = self._options.measured_frac(whole=whole), self._history
+        return prepare(trace, options=self._options, setting=setting, draws=draws,
+                       measured_frac=frac, history=known)  # fmt: skip
 
     def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
         """How the windows of a part are cut; None where they are random and may overlap.

@@ -105,6 +105,7 @@ def test_pai_keeps_fractions_and_joins_its_tables(tmp_path: Path) -> None:
     assert trace.gpu_milli.tolist() == [500, 1000, 1000]
     assert trace.cpu_milli.tolist() == [6000, 0, 1500]
     assert trace.memory_mib.tolist() == [30000, 0, 8192]
+    assert trace.waited_s.tolist() == [100, 0, 10]  # from the job's submission on
     assert list(trace.gpu_types) == ["", "", "V100"]  # asked for, not what the task got
     assert list(trace.group) == ["g1", "g1", "g2"]
     assert list(trace.user) == ["alice", "alice", "bob"]
@@ -112,6 +113,16 @@ def test_pai_keeps_fractions_and_joins_its_tables(tmp_path: Path) -> None:
     assert trace.outcome.tolist() == [COMPLETED, COMPLETED, FAILED]
     assert trace.duration_s.tolist() == [600, 200, 60]
     assert notes.left_out == {"use no GPU": 1, "had not ended": 2, "have no start or no end": 1}
+
+
+def test_workers_times_what_each_asks_for_is_the_gang(tmp_path: Path) -> None:
+    trace, _ = read("alibaba_spot", tmp_path)
+    assert trace.num_gpus.tolist() == [1, 32, 2]
+    assert trace.gpu_milli.tolist() == [570, 1000, 500]
+    assert list(trace.gpu_types) == ["A10", "H800", "A10"]
+    text = SAMPLES["alibaba_spot"].text.replace(",0.57,1", ",0,1")
+    with pytest.raises(TraceError, match="line 2, column 'gpu_request': '0' is no part of a GPU"):
+        loaded("alibaba_spot", tmp_path, text.encode())
 
 
 def test_pai_without_companions_takes_the_start_for_the_submission(tmp_path: Path) -> None:

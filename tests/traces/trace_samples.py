@@ -321,6 +321,11 @@ SAMPLES = {
     "alibaba_pai_tasks": Sample(
         "job,task,submit_s,duration_s,num_gpus,clamped\n0,worker,5,9,1,0\n0,ps,5,9,2,0\n", 2
     ),
+    "alibaba_spot": Sample(
+        "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,"
+        "job_type\na,o1,A10,8,0.57,1,0,60,HP\nb,o2,H800,96,8,4,5,600,Spot\nc,o1,A10,4,0.5,2,9,6,HP\n",
+        3,
+    ),
     "alibaba_openb": Sample(OPENB, 4),
     "alibaba_lingjun": Sample(LINGJUN, 3, {"worker.csv": LINGJUN_WORKERS}),
     "alibaba_lingjun_jobs": Sample("job_id,submit_s,num_gpus,duration_s\n0,0.0,48,720.0\n", 1),
