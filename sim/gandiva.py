@@ -10,7 +10,7 @@ from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.physics.laws import NO_COST, WHOLE, comm_told, joining_cost
+from sim.physics.laws import NO_COST, WHOLE, comm_of, joining_cost
 from sim.physics.mix_table import Slowing, pairs_alone, put_tenant
 from sim.physics.reference import reference_steps_s, spread_of
 from sim.placers.filling import filled
@@ -127,7 +127,7 @@ class LoneSpeed:
     def of(self, profile: int, gpus: IntArray) -> float:
         """Speed of a gang of `profile` with all it asked for, on `gpus`; 1 on the reference."""
         servers = self._topology.gpu_server[gpus]
-        comm = comm_told(self._belief.network, profile, spread_of(self._topology, servers))
+        comm = comm_of(self._belief.network, profile, spread_of(self._topology, servers))
         compute_s = self._belief.catalogue.compute_s[profile, self._server_type[servers]].max()
         step_s = float(compute_s) + comm.local_s + comm.server_s + comm.rack_s
         return float(self._reference_s[profile, len(gpus)] / step_s)

@@ -15,7 +15,7 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, check_numbers
 from sim.jobs import ask_of
 from sim.physics.catalogue import GangCatalogue
-from sim.physics.laws import Spread, told_s
+from sim.physics.laws import Spread, busy_s, comm_of
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.placers.by_room import Closest
@@ -122,7 +122,7 @@ class Pricing:
         compute_s = self._belief.catalogue.compute_s[profile, self._type[servers]].max()
         racks = len(np.unique(topology.server_rack[servers]))
         spread = Spread(int(on.max()), len(servers), racks)
-        step_s = compute_s + told_s(self._belief.network, profile, spread)
+        step_s = compute_s + busy_s(comm_of(self._belief.network, profile, spread))
         return float(self._best_s[profile, gang] / step_s)
 
     def _peak(self) -> float | None:

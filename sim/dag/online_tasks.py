@@ -15,9 +15,9 @@ from sim.engine.occupancy import Occupancy
 from sim.handle import Handle
 from sim.jit import array_kernel, kernel
 from sim.jobs import Precedence, ask_of
-from sim.physics.laws import Spread, comm_of
+from sim.physics.laws import NetworkTables, Spread, comm_of
 from sim.physics.reference import reference_steps_s, spread_of
-from sim.traces.trace import units_of
+from sim.traces.trace import owners, picked, starts, units_of
 from sim.view import ClusterView
 
 PENDING = -1.0  # end of a task that does not run
@@ -30,11 +30,7 @@ class Site(Handle):
     server_type: IntArray  # (S,)
     server_rack: IntArray  # (S,)
     compute_s: FloatArray  # (P, T) of an iteration
-    local_s: FloatArray  # (P, ·) communication by most GPUs on one server
-    server_s: FloatArray  # (P, ·) by servers
-    rack_s: FloatArray  # (P, ·) by racks
-    nic_factor: FloatArray  # of others on the links; nobody is expected there
-    uplink_factor: FloatArray
+    network: NetworkTables  # nobody else is expected on the links
     reference_s: FloatArray  # (P, N + 1) iteration of n GPUs on which work is counted
 
 
@@ -59,7 +55,7 @@ def pace(  # noqa: PLR0917  (compiled)
     site: Site, profile: int, gang: int, kind: int, most: int, servers: int, racks: int
 ) -> float:
     """Seconds that a second of work takes on GPUs of `kind`, so spread."""
-    comm = comm_of(site, profile, Spread(most, servers, racks, 1, 1))
+    comm = comm_of(site.network, profile, Spread(most, servers, racks, 1, 1))
     step: float = site.compute_s[profile, kind] + (comm.local_s + comm.server_s) + comm.rack_s
     slow: float = step / site.reference_s[profile, gang]
     return slow
@@ -200,19 +196,13 @@ def site_of(view: ClusterView) -> Site:
     Where jobs share links, by the tables that schedulers are told.
     """
     belief, topology = replace(view.belief, links=None), view.topology
-    network = belief.network
-    tables = {
-        "server_type": view.server_type,
-        "server_rack": topology.server_rack,
-        "compute_s": belief.catalogue.compute_s,
-        "local_s": network.local_s,
-        "server_s": network.server_s,
-        "rack_s": network.rack_s,
-        "nic_factor": network.nic_factor,
-        "uplink_factor": network.uplink_factor,
-        "reference_s": reference_steps_s(view.jobs.num_gpus, topology, belief),
-    }
-    return Site(**{name: np.ascontiguousarray(table) for name, table in tables.items()})
+    return Site(
+        server_type=np.ascontiguousarray(view.server_type),
+        server_rack=np.ascontiguousarray(topology.server_rack),
+        compute_s=np.ascontiguousarray(belief.catalogue.compute_s),
+        network=belief.network,
+        reference_s=np.ascontiguousarray(reference_steps_s(view.jobs.num_gpus, topology, belief)),
+    )
 
 
 def capacity_of(view: ClusterView) -> IntArray:
@@ -291,32 +281,15 @@ def _fits(view: ClusterView, jobs: IntArray, capacity: IntArray) -> tuple[IntArr
     return np.array([number[ask] for ask in asks], dtype=np.int64), fit
 
 
-@array_kernel
 def edges_among(
     jobs: IntArray, total: int, first: IntArray, parents: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Parents of `jobs` (n,) among themselves as rows, and the same edges from the other end."""
     number = np.full(total, -1)
     number[jobs] = np.arange(len(jobs))
-    most = 0
-    for job in jobs:
-        most += first[job + 1] - first[job]
-    count = len(jobs)
-    first_parent, parent = np.zeros(count + 1, dtype=np.int64), np.empty(most, dtype=np.int64)
-    first_child = np.zeros(count + 1, dtype=np.int64)
-    edges = 0
-    for task in range(count):
-        for edge in range(first[jobs[task]], first[jobs[task] + 1]):
-            other = number[parents[edge]]
-            if other >= 0:
-                parent[edges] = other
-                first_child[other + 1] += 1
-                edges += 1
-        first_parent[task + 1] = edges
-    first_child = np.cumsum(first_child)
-    child, at = np.empty(edges, dtype=np.int64), first_child.copy()
-    for task in range(count):
-        for edge in range(first_parent[task], first_parent[task + 1]):
-            child[at[parent[edge]]] = task
-            at[parent[edge]] += 1
-    return first_parent, parent[:edges].copy(), first_child, child
+    begin, entries = picked(first, jobs)
+    task, parent = owners(begin), number[parents[entries]]
+    task, parent = task[parent >= 0], parent[parent >= 0]
+    first_parent = starts(np.bincount(task, minlength=len(jobs)))
+    first_child = starts(np.bincount(parent, minlength=len(jobs)))
+    return first_parent, parent, first_child, task[np.argsort(parent, kind="stable")]

@@ -57,6 +57,7 @@ from sim.kernel.free_gpus import make_free_gpus
 from sim.kernel.layout import UNBOUNDED, State
 from sim.kernel.step import capacities
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
+from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import empty_tenants, pairs_alone
 from sim.physics.physics import Physics
 from sim.view import ClusterView, Signal, ViewMaker
@@ -277,18 +278,15 @@ def belief_of(view: ClusterView, needs: Signal) -> Belief:
         table, pairs = np.ones((1, 1)), np.ones((1, 1, 1))
         speeds = np.ones((1, view.topology.num_servers))
         slowing = pairs_alone(pairs)
-        return Belief(slowing, pairs > 0, speeds, table, table, table, np.ones(1), np.ones(1))
+        network = NetworkTables(table, table, table, np.ones(1), np.ones(1))
+        return Belief(slowing, pairs > 0, speeds, network)
     belief = view.belief
-    network, compute_s = belief.network, belief.catalogue.compute_s[:, view.server_type]
+    compute_s = belief.catalogue.compute_s[:, view.server_type]
     return Belief(
         slowing=belief.slowing,
         feasible=np.array(belief.pairs.feasible, order="C"),
         compute_s=np.array(compute_s, order="C"),
-        local_s=np.array(network.local_s, order="C"),
-        server_s=np.array(network.server_s, order="C"),
-        rack_s=np.array(network.rack_s, order="C"),
-        nic_factor=np.array(network.nic_factor, order="C"),
-        uplink_factor=np.array(network.uplink_factor, order="C"),
+        network=belief.network,
     )
 
 

@@ -9,6 +9,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
 from sim.kernel.free_gpus import FreeGpus
 from sim.physics.heavy_edge import KnownGraphs
+from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import Slowing
 
 INT, FLOAT = np.int64, np.float64
@@ -139,11 +140,7 @@ class Belief(NamedTuple):
     slowing: Slowing
     feasible: BoolArray  # (T, P, P)
     compute_s: FloatArray  # (P, S) by server
-    local_s: FloatArray  # (P, .)
-    server_s: FloatArray
-    rack_s: FloatArray
-    nic_factor: FloatArray
-    uplink_factor: FloatArray
+    network: NetworkTables
 
 
 class Compact(NamedTuple):

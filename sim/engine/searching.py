@@ -101,11 +101,7 @@ def _fastest_with_room(
 
 @kernel
 def _law(memory: Memory, profile: int) -> Law:
-    belief = memory.belief
-    return Law(
-        belief.local_s, belief.server_s, belief.rack_s, belief.nic_factor, belief.uplink_factor,
-        profile,
-    )  # fmt: skip
+    return Law(memory.belief.network, profile)
 
 
 @array_kernel

@@ -327,20 +327,16 @@ def _racks(topology: Topology) -> RowArray:
 
 
 def _physics(physics: Physics, topology: Topology, gangs: IntArray) -> PhysicsArrays:
-    network, steps_s = physics.network, reference_steps_s(gangs, topology, physics)
+    steps_s = reference_steps_s(gangs, topology, physics)
     tables = {
         "compute_s": physics.catalogue.compute_s,
-        "local_s": network.local_s,
-        "server_s": network.server_s,
-        "rack_s": network.rack_s,
-        "nic_factor": network.nic_factor,
-        "uplink_factor": network.uplink_factor,
         "reference_step_s": steps_s,
         "gain": throughputs(steps_s, physics.catalogue.speedup),
     }
     columns = {key: np.ascontiguousarray(each, np.float64) for key, each in tables.items()}
     return PhysicsArrays(
         **columns,
+        network=physics.network,
         slowing=physics.slowing,
         feasible=np.ascontiguousarray(physics.pairs.feasible, dtype=np.bool_),
     )

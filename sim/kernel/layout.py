@@ -14,6 +14,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.arrays import RowArray as RowArray
 from sim.handle import Handle
 from sim.kernel.free_gpus import FreeGpus
+from sim.physics.laws import NetworkTables
 from sim.physics.link_loads import LinkLoads
 from sim.physics.link_network import LinkNetwork
 from sim.physics.mix_table import Slowing
@@ -190,11 +191,7 @@ class PhysicsArrays(NamedTuple):
     compute_s: FloatArray  # (P, T)
     slowing: Slowing
     feasible: BoolArray  # (T, P, P)
-    local_s: FloatArray  # (P, .)
-    server_s: FloatArray  # (P, .)
-    rack_s: FloatArray  # (P, .)
-    nic_factor: FloatArray  # (K,)
-    uplink_factor: FloatArray  # (U,)
+    network: NetworkTables
     reference_step_s: FloatArray  # (P, N + 1) step on the most compact placement of n GPUs
     gain: FloatArray  # (P, N + 1) throughput of n GPUs, most compact, over that of one
 

@@ -130,7 +130,7 @@ def comm_s_of(state: State, job: int, nic: int, uplink: int) -> float:
     """Seconds of exposed communication with `nic` jobs on its busiest NIC, `uplink` uplink."""
     row = state.job[job]
     spread = Spread(row.local, row.servers, row.racks, nic, uplink)
-    return busy_s(comm_of(state.physics, row.profile, spread))
+    return busy_s(comm_of(state.physics.network, row.profile, spread))
 
 
 @kernel

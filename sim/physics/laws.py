@@ -1,9 +1,8 @@
 """The laws of speed: seconds that a gang communicates, and how much tenants slow each other down.
 
 Communication is a table over how far a placement spreads (`NetworkTables`); a ring all-reduce is
-without latency: Patarasuk and Yuan 2009, bandwidth term. Its law is written for numbers and for
-arrays of them alike. `comm_of`, `busy_s` and `quiet_s` are for compiled code; `comm_told`, `told_s`
-and `columns_s` are the same for callers that are not compiled, whose tables numba does not know.
+without latency: Patarasuk and Yuan 2009, bandwidth term. Its law is written for numbers
+(`comm_of`, `busy_s`, `quiet_s`) and for arrays of them (`columns_s`) alike.
 
 Slow-downs: call with the GPU's tenants in order of their start. Beside one other tenant the pair
 counts, beside several the sum of the pairs' excesses over 1, or a `MixTable` where there is one
@@ -11,18 +10,19 @@ counts, beside several the sum of the pairs' excesses over 1, or a `MixTable` wh
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.handle import Handle
 from sim.jit import kernel
 from sim.physics.mix_table import Slowing, milli_of, profile_of
 
 
-@dataclass(frozen=True)
-class NetworkTables:
+@dataclass(frozen=True, eq=False)
+class NetworkTables(Handle):
     """Seconds an iteration spends in exposed communication.
 
     comm_s = local_s[p, g] + server_s[p, s] * nic_factor[k] + rack_s[p, r] * uplink_factor[u]
@@ -36,6 +36,13 @@ class NetworkTables:
     rack_s: FloatArray  # (P, racks + 1), 0 up to one rack
     nic_factor: FloatArray  # (K,) factor[0] = factor[1] = 1
     uplink_factor: FloatArray  # (U,)
+
+    def __post_init__(self) -> None:
+        """Contiguous whatever they are made from: one type, compiled once."""
+        for each in fields(self):
+            table = np.ascontiguousarray(getattr(self, each.name), dtype=np.float64)
+            object.__setattr__(self, each.name, table)
+        super().__post_init__()
 
 
 BITS_PER_BYTE = 8.0
@@ -51,25 +58,6 @@ def ring_share(workers: FloatArray) -> FloatArray:
 def transfer_s(num_bytes: FloatArray, gbps: float) -> FloatArray:
     """Seconds to send `num_bytes` once over a link of `gbps`."""
     return BITS_PER_BYTE * num_bytes / (gbps * BITS_PER_GBIT)
-
-
-class CommTables(Protocol):
-    """Anything that holds the arrays of `NetworkTables` under their names."""
-
-    @property
-    def local_s(self) -> FloatArray: ...  # noqa: D102
-
-    @property
-    def server_s(self) -> FloatArray: ...  # noqa: D102
-
-    @property
-    def rack_s(self) -> FloatArray: ...  # noqa: D102
-
-    @property
-    def nic_factor(self) -> FloatArray: ...  # noqa: D102
-
-    @property
-    def uplink_factor(self) -> FloatArray: ...  # noqa: D102
 
 
 class Spread(NamedTuple):
@@ -111,7 +99,7 @@ def _seconds(comm: Any) -> Any:
     return comm.local_s + comm.server_s * comm.nic_factor + comm.rack_s * comm.uplink_factor
 
 
-comm_of = cast(Callable[[CommTables, int, Spread], Comm], kernel(_comm))
+comm_of = cast(Callable[[NetworkTables, int, Spread], Comm], kernel(_comm))
 busy_s = cast(Callable[[Comm], float], kernel(_seconds))
 
 
@@ -121,18 +109,8 @@ def quiet_s(comm: Comm) -> float:
     return float(comm.local_s + comm.server_s + comm.rack_s)
 
 
-def comm_told(tables: CommTables, p: int, spread: Spread) -> Comm:
-    """`comm_of` of tables that are not compiled code's."""
-    return cast(Comm, _comm(tables, p, spread))
-
-
-def told_s(tables: CommTables, p: int, spread: Spread) -> float:
-    """`busy_s` of the same."""
-    return float(_seconds(_comm(tables, p, spread)))
-
-
 def columns_s(
-    tables: CommTables, p: IntArray | slice, most: IntArray, servers: IntArray, racks: IntArray
+    tables: NetworkTables, p: IntArray | slice, most: IntArray, servers: IntArray, racks: IntArray
 ) -> FloatArray:  # fmt: skip
     """Seconds of many placements, each alone on its links; `slice(None)`: of all profiles."""
     return np.asarray(_seconds(_comm(tables, p, Spread._make((most, servers, racks, 1, 1)))))

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.physics.heavy_edge import mapping_of_job
-from sim.physics.laws import Spread, columns_s, told_s
+from sim.physics.laws import Spread, busy_s, columns_s, comm_of
 from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.link_loads import enter, leave, make_link_loads
 from sim.physics.link_network import LinkNetwork
@@ -61,18 +61,17 @@ class LoneJob:
 
 
 def reference_comm_s(
-    network: LinkNetwork, topology: Topology, profile: IntArray, num_gpus: IntArray
+    network: LinkNetwork, topology: Topology, profiles: int, gangs: IntArray
 ) -> FloatArray:
-    """(J,) comm_s of J jobs, each alone on its most compact placement."""
-    placed = {int(gang): compact_gpus(topology, int(gang)) for gang in np.unique(num_gpus)}
-    alone = LoneJob(network, topology, max(map(len, placed.values())))
-    known: dict[tuple[int, int], float] = {}
-    for pair in zip(profile.tolist(), num_gpus.tolist(), strict=True):
-        if pair not in known:
-            local_s, spread_s = alone.seconds(pair[0], placed[pair[1]])
-            known[pair] = float(exposed_seconds(network, local_s, spread_s))
-    pairs = zip(profile.tolist(), num_gpus.tolist(), strict=True)
-    return np.array([known[pair] for pair in pairs], dtype=np.float64)
+    """(profiles, len(gangs)) comm_s of each profile, alone on its most compact placement."""
+    placed = [compact_gpus(topology, gang) for gang in gangs.tolist()]
+    alone = LoneJob(network, topology, max(map(len, placed)))
+    return np.array(
+        [
+            [exposed_seconds(network, *alone.seconds(profile, gpus)) for gpus in placed]
+            for profile in range(profiles)
+        ]
+    )
 
 
 def compact_spread(num_gpus: IntArray, topology: Topology) -> tuple[IntArray, IntArray, IntArray]:
@@ -111,11 +110,8 @@ def _links_comm_s(gangs: IntArray, topology: Topology, physics: Physics) -> Floa
     speedup = physics.catalogue.speedup
     measured = 1 if speedup is None else speedup.shape[1] - 1
     asked = np.union1d(gangs, np.arange(1, min(measured, largest) + 1))
-    pairs = np.meshgrid(np.arange(profiles), asked, indexing="ij")
     comm_s = np.full((profiles, largest + 1), np.nan)
-    comm_s[:, asked] = reference_comm_s(
-        physics.links, topology, pairs[0].ravel(), pairs[1].ravel()
-    ).reshape(profiles, len(asked))
+    comm_s[:, asked] = reference_comm_s(physics.links, topology, profiles, asked)
     return comm_s
 
 
@@ -177,7 +173,8 @@ class AloneStep:
     def _comm_s(self, profile: int, gpus: IntArray, servers: IntArray) -> float:
         links = self._physics.links
         if links is None:
-            return told_s(self._physics.network, profile, spread_of(self._topology, servers))
+            spread = spread_of(self._topology, servers)
+            return float(busy_s(comm_of(self._physics.network, profile, spread)))
         if self._lone is None:
             self._lone = LoneJob(links, self._topology, self._topology.num_gpus)
         local_s, spread_s = self._lone.seconds(profile, gpus)

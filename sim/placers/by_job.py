@@ -48,7 +48,7 @@ class CompactWait:
         if usable[mine].sum() < gang:
             return None
         view = slots.view
-        law = Law.of(view.belief.network, int(view.jobs.profile[slots.job]))
+        law = Law(view.belief.network, int(view.jobs.profile[slots.job]))
         site = _site(view, slots)
         most = slots.most_per_server
         all_free = bool(np.array_equal(usable[mine], most[mine]))

@@ -14,22 +14,10 @@ NONE = -1
 
 
 class Law(NamedTuple):
-    """What one profile's communication takes: `NetworkTables`, and the profile."""
+    """What one profile's communication takes."""
 
-    local_s: FloatArray  # (P, .) by most GPUs on one server
-    server_s: FloatArray  # (P, .) by servers
-    rack_s: FloatArray  # (P, .) by racks
-    nic_factor: FloatArray
-    uplink_factor: FloatArray
+    network: NetworkTables
     profile: int
-
-    @classmethod
-    def of(cls, tables: NetworkTables, profile: int) -> Self:
-        """The law for `profile`."""
-        return cls(
-            tables.local_s, tables.server_s, tables.rack_s, tables.nic_factor,
-            tables.uplink_factor, profile,
-        )  # fmt: skip
 
 
 class Site(NamedTuple):
@@ -77,13 +65,14 @@ def predicted_comm_s(order: IntArray, take: IntArray, site: Site, law: Law) -> f
             nic, uplink = max(nic, site.nic_jobs[server]), max(uplink, site.uplink_jobs[rack])
             racks += not in_rack[rack]
             in_rack[rack] = True
-    return busy_s(comm_of(law, law.profile, Spread(largest, servers, racks, nic + 1, uplink + 1)))
+    spread = Spread(largest, servers, racks, nic + 1, uplink + 1)
+    return busy_s(comm_of(law.network, law.profile, spread))
 
 
 @array_kernel
 def comm_on_one_s(gang: int, law: Law) -> float:
     """The same of a gang on one server."""
-    return busy_s(comm_of(law, law.profile, Spread(gang, 1, 1, 1, 1)))
+    return busy_s(comm_of(law.network, law.profile, Spread(gang, 1, 1, 1, 1)))
 
 
 @array_kernel
@@ -154,19 +143,19 @@ def least_spread_s(gang: int, law: Law) -> float:
     """No placement of a gang over several servers communicates less; -inf: nobody knows."""
     if gang == 1:
         return np.inf
-    least = min(law.server_s.min(), law.rack_s.min())
-    if min(least, law.nic_factor.min(), law.uplink_factor.min()) < 0:
+    network, profile = law.network, law.profile
+    least = min(network.server_s.min(), network.rack_s.min())
+    if min(least, network.nic_factor.min(), network.uplink_factor.min()) < 0:
         return -np.inf
     local_s, server_s, nic_factor = np.inf, np.inf, np.inf
     for count in range(1, gang):
         local_s = min(local_s, comm_on_one_s(count, law))
-    for count in range(2, max(3, law.server_s.shape[1])):
-        alone = comm_of(law, law.profile, Spread(1, count, 1, 1, 1))
+    for count in range(2, max(3, network.server_s.shape[1])):
+        alone = comm_of(network, profile, Spread(1, count, 1, 1, 1))
         server_s = min(server_s, alone.server_s)
-    for count in range(1, max(2, len(law.nic_factor))):
-        nic_factor = min(
-            nic_factor, comm_of(law, law.profile, Spread(1, 1, 1, count, 1)).nic_factor
-        )
+    for count in range(1, max(2, len(network.nic_factor))):
+        beside = comm_of(network, profile, Spread(1, 1, 1, count, 1))
+        nic_factor = min(nic_factor, beside.nic_factor)
     return float(local_s + server_s * nic_factor)
 
 

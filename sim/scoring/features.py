@@ -58,7 +58,7 @@ def comm_here(scratch: Scratch, p: int) -> Comm:
         racks += scratch.rack_stamp[where.rack] != scalars.stamp
         scratch.rack_stamp[where.rack] = scalars.stamp
     spread = Spread(most, scalars.num_used, racks, nic + 1, uplink + 1)
-    return comm_of(scratch.belief, p, spread)
+    return comm_of(scratch.belief.network, p, spread)
 
 
 @kernel
@@ -214,7 +214,7 @@ def job_row(scratch: Scratch, i: int, m: int, row: FloatArray) -> None:
 def _comm_over(scratch: Scratch, job: int, servers: int) -> float:
     """ln(1 + seconds of communication over so many servers / reference step)."""
     fixed = scratch.job[job]
-    comm = comm_of(scratch.belief, fixed.profile, Spread(1, servers, 1, 1, 1))
+    comm = comm_of(scratch.belief.network, fixed.profile, Spread(1, servers, 1, 1, 1))
     return float(np.log1p(comm.server_s / fixed.reference_step_s))
 
 

@@ -13,7 +13,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.kernel.layout import State
-from sim.physics.laws import columns_s
+from sim.physics.laws import NetworkTables, columns_s
 from sim.physics.mix_table import Slowing, empty_tenants
 from sim.physics.reference import compact_spread
 from sim.scoring.ahead import Ahead
@@ -121,11 +121,7 @@ class Belief(NamedTuple):
     compute_s: FloatArray  # (P, T)
     slowing: Slowing
     feasible: BoolArray  # (T, P, P)
-    local_s: FloatArray
-    server_s: FloatArray
-    rack_s: FloatArray
-    nic_factor: FloatArray
-    uplink_factor: FloatArray
+    network: NetworkTables
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,15 +257,11 @@ def _ahead(view: ClusterView, window: int) -> Ahead:
 
 
 def _belief(view: ClusterView) -> Belief:
-    network, pairs = view.belief.network, view.belief.pairs
+    belief = view.belief
     # Copies: writable and contiguous whatever they are made from, so one type when compiled.
     return Belief(
-        compute_s=np.array(view.belief.catalogue.compute_s, order="C"),
-        slowing=view.belief.slowing,
-        feasible=np.array(pairs.feasible, order="C"),
-        local_s=np.array(network.local_s, order="C"),
-        server_s=np.array(network.server_s, order="C"),
-        rack_s=np.array(network.rack_s, order="C"),
-        nic_factor=np.array(network.nic_factor, order="C"),
-        uplink_factor=np.array(network.uplink_factor, order="C"),
+        compute_s=np.array(belief.catalogue.compute_s, order="C"),
+        slowing=belief.slowing,
+        feasible=np.array(belief.pairs.feasible, order="C"),
+        network=belief.network,
     )

@@ -20,6 +20,7 @@ from sim.dag.online_tasks import (
     times_to_go_s,
 )
 from sim.jobs import Fates, Precedence
+from sim.physics.laws import NetworkTables
 from sim.report.balance import check_run
 from sim.report.job_times import workflow_metrics
 from sim.run import Kind
@@ -68,8 +69,8 @@ def tasks_of(parents, workflow, gang, work, sizes) -> Tasks:
 def site_of(kinds: list[int]) -> Site:
     """Servers of type 0, on which work is counted, and 1, half as fast; spreading is free."""
     rack, compute_s = np.zeros(len(kinds), dtype=np.int64), np.array([[1.0, 2.0]])
-    law = *[np.zeros((1, 2))] * 3, *[np.ones(2)] * 2
-    return Site(np.array(kinds), rack, compute_s, *law, np.ones((1, 99)))
+    network = NetworkTables(*[np.zeros((1, 2))] * 3, *[np.ones(2)] * 2)
+    return Site(np.array(kinds), rack, compute_s, network, np.ones((1, 99)))
 
 
 def plain_plan(tasks: Tasks, order, kinds, sizes, patience) -> dict[int, tuple[int, int]]:

@@ -1,46 +1,30 @@
-"""The law of communication says the same to compiled code, to Python, and of many at once."""
+"""The law of communication says the same of one placement, compiled, and of many at once."""
 
 import gzip
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from interference.make_a100 import MeasuredStep, read_sia
-from sim.arrays import FloatArray
 from sim.errors import PhysicsError
-from sim.jit import kernel
-from sim.physics.laws import Spread, busy_s, columns_s, comm_of, comm_told, quiet_s, told_s
+from sim.physics.laws import NetworkTables, Spread, busy_s, columns_s, comm_of, quiet_s
 
 RNG = np.random.default_rng(3)
 BEYOND = 9  # any table's end
 
 
-class Tables(NamedTuple):
-    local_s: FloatArray
-    server_s: FloatArray
-    rack_s: FloatArray
-    nic_factor: FloatArray
-    uplink_factor: FloatArray
-
-
-TABLES = Tables(
+TABLES = NetworkTables(
     RNG.random((4, 5)), RNG.random((4, 7)), RNG.random((4, 3)),
     np.array([1.0, 1.0, 1.7]), np.array([1.0, 1.0, 2.3, 2.9]),
 )  # fmt: skip
 
 
-@kernel
-def compiled_s(tables, p, spread):
-    comm = comm_of(tables, p, spread)
-    return busy_s(comm), quiet_s(comm)
-
-
 def by_hand(p: int, spread: Spread) -> float:
     most, servers, racks, nic, uplink = (
-        min(count, table.shape[-1] - 1) for count, table in zip(spread, TABLES, strict=True)
+        min(count, table.shape[-1] - 1)
+        for count, table in zip(spread, TABLES.members().values(), strict=True)
     )
     between_s = TABLES.server_s[p, servers] * TABLES.nic_factor[nic]
     rack_s = TABLES.rack_s[p, racks] * TABLES.uplink_factor[uplink]
@@ -51,12 +35,9 @@ def by_hand(p: int, spread: Spread) -> float:
 def test_one_law(counts):
     for nic, uplink in product((1, 2, BEYOND), repeat=2):
         spread = Spread(*counts, nic, uplink)
-        told = told_s(TABLES, 2, spread)
-        assert compiled_s(TABLES, 2, spread)[0] == told == by_hand(2, spread)
-    alone = Spread(*counts)
-    comm = comm_told(TABLES, 2, alone)
-    quiet = comm.local_s + comm.server_s + comm.rack_s
-    assert compiled_s(TABLES, 2, alone) == (quiet, quiet)
+        assert busy_s(comm_of(TABLES, 2, spread)) == by_hand(2, spread)
+    alone = comm_of(TABLES, 2, Spread(*counts))
+    assert quiet_s(alone) == alone.local_s + alone.server_s + alone.rack_s == busy_s(alone)
 
 
 def test_many_at_once():
@@ -64,7 +45,7 @@ def test_many_at_once():
     all_s = columns_s(TABLES, slice(None), most, servers, racks)
     assert all_s.shape == (4, 3)
     spreads = [Spread(*each) for each in zip(most, servers, racks, strict=True)]
-    assert all_s.tolist() == [[told_s(TABLES, p, each) for each in spreads] for p in range(4)]
+    assert all_s.tolist() == [[by_hand(p, each) for each in spreads] for p in range(4)]
     own = np.array([3, 0, 2])
     assert columns_s(TABLES, own, most, servers, racks).tolist() == [
         all_s[p, k] for k, p in enumerate(own)

@@ -24,7 +24,7 @@ def test_every_network_on_every_topology(name: str, network: str) -> None:
     heavy = int(np.argmax(catalogue.sync_bytes))
     assert (tables.server_s[heavy, 2:] > 0).all() and not tables.server_s[:, :2].any()
     gangs = np.array([1, 2, 16])
-    comm_s = reference_comm_s(links, topology, np.full(3, heavy), gangs)
+    comm_s = reference_comm_s(links, topology, len(catalogue.names), gangs)[heavy]
     assert comm_s[0] == 0.0 < comm_s[1] < comm_s[2] < np.inf
 
 

@@ -50,15 +50,16 @@ def test_communication_is_that_of_the_kernel(seed: int, mine: int, theirs: int) 
         uplink_jobs=np.bincount(racks, minlength=2) * (len(racks) > 1),
     )
     take = np.bincount(TOPOLOGY.gpu_server[own], minlength=4)
-    comm_s = predicted_comm_s(np.arange(4), take, site, Law.of(physics.network, 0))
+    comm_s = predicted_comm_s(np.arange(4), take, site, Law(physics.network, 0))
     assert run.comm_s[1] / run.run_s[1] == pytest.approx(comm_s / (1.0 + comm_s))
 
 
 def test_the_least_is_that_of_an_empty_cluster():
     physics = tables(np.random.default_rng(1), TOPOLOGY)
-    law, busy = Law.of(physics.network, 0), np.full(4, 3)
+    law, busy = Law(physics.network, 0), np.full(4, 3)
     site = Site(np.ones(4), TOPOLOGY.server_rack, busy, busy[:2])
     size = TOPOLOGY.gpus_per_server
     two, three = (least_comm_s(gang, np.arange(4), size, site, law) for gang in (2, 3))
-    assert two == law.local_s[0, 2]
-    assert three == law.local_s[0, 2] + law.server_s[0, 2]  # two servers of one rack, nobody beside
+    local_s, server_s = physics.network.local_s, physics.network.server_s
+    assert two == local_s[0, 2]
+    assert three == local_s[0, 2] + server_s[0, 2]  # two servers of one rack, nobody beside
