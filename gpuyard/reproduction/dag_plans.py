@@ -24,7 +24,7 @@ from gpuyard.reproduction.runs import PARTS
 from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
 from sim.dag.plan import gap_correlation, lower_bound_s, schedule
-from sim.dag.problem import DagProblem, GpuKind, dag_problem, drawn_machines
+from sim.dag.problem import DagProblem, GpuModel, dag_problem, drawn_machines
 from sim.dag.search import Meter, Search, random_start, start_plans
 from sim.files import write_atomically
 
@@ -181,7 +181,7 @@ class Bench:
             graph = self._families[cell.family].graph(cell.graph, rng)
             kinds = self._settings["kinds"].items()
             gpus = drawn_machines(
-                tuple(GpuKind(name, speed, room) for name, (speed, room) in kinds),
+                tuple(GpuModel(name, speed, room) for name, (speed, room) in kinds),
                 gpus=cell.gpus,
                 per_server=self._settings["per_server"],
                 inside_gbps=cell.inside_gbps,

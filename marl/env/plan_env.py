@@ -22,7 +22,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.families import layered_graph, random_graph
 from sim.dag.list_scheduling import NEAREST, Lanes, first_gap, heft, nearest_gpus, new_lanes, put
 from sim.dag.plan import arrives_s, optimistic_costs, order_of, schedule, upward_rank_s
-from sim.dag.problem import DagArrays, DagProblem, GpuKind, dag_problem, drawn_machines
+from sim.dag.problem import DagArrays, DagProblem, GpuModel, dag_problem, drawn_machines
 from sim.dag.search import random_start
 from sim.errors import GpuYardError
 from sim.jit import kernel
@@ -279,7 +279,7 @@ class TrainingProblems:
         self._tasks, self._gpus = tasks, list(gpus)
         self._mb_per_s, self._between = np.log(mb_per_s), np.log(between_gbps)
         self._inside, self._least, self._per_server = inside_gbps, least_share, per_server
-        self._kinds = tuple(GpuKind(name, speed, room) for name, (speed, room) in kinds.items())
+        self._kinds = tuple(GpuModel(name, speed, room) for name, (speed, room) in kinds.items())
 
     def __call__(self, rng: np.random.Generator) -> DagProblem:
         """The next one."""

@@ -1,8 +1,7 @@
 """Plans, what they come to, and the numbers that they are made and judged by.
 
-`schedule_of` is plain Python, the yardstick of the compiled evaluator, which equals it to the last
-bit. Ranks and optimistic costs are the priorities of list schedulers; SPD and FTG say how far two
-plans are apart.
+Ranks and optimistic costs are the priorities of list schedulers; SPD and FTG say how far two plans
+are apart.
 """
 
 from collections.abc import Sequence
@@ -51,26 +50,6 @@ def plan_of_schedule(gpu: IntArray, schedule: Schedule) -> Plan:
     return Plan(gpu, np.lexsort((schedule.finish_s, schedule.start_s)))
 
 
-def schedule_of(problem: DagProblem, plan: Plan) -> Schedule:
-    """Follow the plan, task by task."""
-    graph = problem.graph
-    work, speed = graph.work_s.tolist(), problem.machines.speed.tolist()
-    pace: Sequence[Sequence[float]] = problem.machines.s_per_mb.tolist()
-    gpu = plan.gpu.tolist()
-    start, finish = [0.0] * len(work), [0.0] * len(work)
-    free_at = [0.0] * len(speed)
-    for task in plan.order.tolist():
-        here = gpu[task]
-        begin = free_at[here]
-        for edge in range(graph.first_parent[task], graph.first_parent[task + 1]):
-            parent = int(graph.parent[edge])
-            arrival = finish[parent] + float(graph.parent_mb[edge]) * pace[gpu[parent]][here]
-            begin = max(begin, arrival)
-        start[task] = begin
-        finish[task] = free_at[here] = begin + work[task] / speed[here]
-    return Schedule(np.array(start), np.array(finish))
-
-
 @kernel
 def arrives_s(dag: DagArrays, task: int, here: int, gpu: IntArray, finish: FloatArray) -> float:
     """When everything from its parents has arrived at GPU `here`."""
@@ -106,39 +85,11 @@ def follow(
     return last
 
 
-@kernel
-def follow_all(  # noqa: PLR0917  (compiled functions take their arrays by position)
-    dag: DagArrays,
-    gpu: IntArray,
-    order: IntArray,
-    start: FloatArray,
-    finish: FloatArray,
-    free_at: FloatArray,
-    makespan: FloatArray,
-) -> None:
-    """The same for each of P plans: `gpu`, `order`, `start` and `finish` are (P, n)."""
-    for plan in range(len(makespan)):
-        makespan[plan] = follow(dag, gpu[plan], order[plan], start[plan], finish[plan], free_at)
-
-
 def schedule(problem: DagProblem, plan: Plan) -> Schedule:
     """When a plan runs each task."""
     start, finish = np.empty(problem.num_tasks), np.empty(problem.num_tasks)
     follow(problem.arrays, plan.gpu, plan.order, start, finish, np.empty(problem.num_gpus))
     return Schedule(start, finish)
-
-
-def makespans_s(problem: DagProblem, plans: Sequence[Plan]) -> FloatArray:
-    """(P,) when each plan's last task ends."""
-    shape = (len(plans), problem.num_tasks)
-    gpu = np.array([plan.gpu for plan in plans]).reshape(shape)
-    order = np.array([plan.order for plan in plans]).reshape(shape)
-    found = np.empty(len(plans))
-    follow_all(
-        problem.arrays, gpu, order, np.empty(shape), np.empty(shape),
-        np.empty(problem.num_gpus), found,
-    )  # fmt: skip
-    return found
 
 
 @array_kernel
@@ -284,7 +235,7 @@ def gap_correlation(problem: DagProblem, plans: Sequence[Plan]) -> float:
     500.
     """
     times = np.array([running_times_s(problem, plan.gpu) for plan in plans])  # (P, n)
-    ends = makespans_s(problem, plans)
+    ends = np.array([schedule(problem, plan).makespan_s for plan in plans])
     one, other = np.triu_indices(len(plans), 1)
     spd = np.array([np.abs(times[a] - times[b]).mean() for a, b in zip(one, other, strict=True)])
     ftg = np.abs(ends[one] - ends[other])

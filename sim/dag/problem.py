@@ -206,7 +206,7 @@ def machines(name: str, speed: FloatArray, room_gib: FloatArray, s_per_mb: Float
 
 
 @dataclass(frozen=True)
-class GpuKind:
+class GpuModel:
     """One model of GPU."""
 
     name: str
@@ -215,7 +215,7 @@ class GpuKind:
 
 
 def drawn_machines(
-    kinds: tuple[GpuKind, ...],  # to draw from, each equally likely
+    models: tuple[GpuModel, ...],  # to draw from, each equally likely
     *,
     gpus: int,  # how many; the last server may have fewer than the others
     per_server: int,  # GPUs of a server, which reach each other at `inside_gbps`
@@ -223,15 +223,17 @@ def drawn_machines(
     # The highest rate between two servers ("500" busy, "2000" idle as published, in Mb/s).
     between_gbps: float,
     least_share: float,  # the lowest, as a share of that; rates are uniform between the two
-    rng: np.random.Generator,  # of kinds and rates
+    rng: np.random.Generator,  # of models and rates
 ) -> Machines:
-    """Servers of one random kind each; between two servers a random part of the capacity is free.
+    """Servers of one random model each; between two servers a random part of the capacity is free.
 
     Raises:
         DagError: a number out of range.
     """
-    if gpus < 1 or per_server < 1 or not kinds:
-        raise DagError(f"{gpus} GPUs of {len(kinds)} kinds, {per_server} a server: must be above 0")
+    if gpus < 1 or per_server < 1 or not models:
+        raise DagError(
+            f"{gpus} GPUs of {len(models)} models, {per_server} a server: must be above 0"
+        )
     if not (inside_gbps > 0 and between_gbps > 0 and 0 < least_share <= 1):
         raise DagError(
             f"rates are {inside_gbps} and {between_gbps} Gb/s with a least share of {least_share}; "
@@ -239,7 +241,7 @@ def drawn_machines(
         )
     server: IntArray = np.arange(gpus) // per_server
     count = int(server[-1]) + 1
-    kind = rng.integers(len(kinds), size=count)[server]
+    model = rng.integers(len(models), size=count)[server]
     share = rng.uniform(least_share, 1.0, size=(count, count))
     share = np.triu(share) + np.triu(share, 1).T
     gbps = (between_gbps * share)[np.ix_(server, server)]
@@ -248,8 +250,8 @@ def drawn_machines(
     np.fill_diagonal(s_per_mb, 0.0)
     return machines(
         f"{gpus} GPUs",
-        np.array([kinds[k].speed for k in kind]),
-        np.array([kinds[k].room_gib for k in kind]),
+        np.array([models[k].speed for k in model]),
+        np.array([models[k].room_gib for k in model]),
         s_per_mb,
     )
 

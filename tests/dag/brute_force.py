@@ -5,8 +5,9 @@ from itertools import product
 
 import numpy as np
 
-from sim.dag.plan import Plan, schedule_of
+from sim.dag.plan import Plan
 from sim.dag.problem import DagProblem
+from tests.dag.plan_rules import schedule_of
 
 
 def optimum_s(problem: DagProblem) -> float:

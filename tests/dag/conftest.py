@@ -8,7 +8,7 @@ import pytest
 from sim.dag.families import layered_graph, random_graph
 from sim.dag.problem import (
     DagProblem,
-    GpuKind,
+    GpuModel,
     Machines,
     TaskGraph,
     dag_problem,
@@ -17,7 +17,7 @@ from sim.dag.problem import (
     task_graph,
 )
 
-KINDS = (GpuKind("slow", 1.0, 16.0), GpuKind("fast", 2.0, 40.0))
+KINDS = (GpuModel("slow", 1.0, 16.0), GpuModel("fast", 2.0, 40.0))
 
 
 @pytest.fixture

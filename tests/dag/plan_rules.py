@@ -1,8 +1,10 @@
-"""What every plan must be."""
+"""What every plan must be, and what it comes to, in plain Python."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from sim.dag.plan import Plan
+from sim.dag.plan import Plan, Schedule
 from sim.dag.problem import DagError, DagProblem
 
 
@@ -34,3 +36,23 @@ def check_plan(problem: DagProblem, plan: Plan) -> None:
             f"task {graph.tasks[row]!r} needs {graph.need_gib[row]:g} GiB, GPU {plan.gpu[row]} has "
             f"{problem.machines.room_gib[plan.gpu[row]]:g}"
         )
+
+
+def schedule_of(problem: DagProblem, plan: Plan) -> Schedule:
+    """Follow the plan, task by task: `sim.dag.plan.schedule` to the last bit."""
+    graph = problem.graph
+    work, speed = graph.work_s.tolist(), problem.machines.speed.tolist()
+    pace: Sequence[Sequence[float]] = problem.machines.s_per_mb.tolist()
+    gpu = plan.gpu.tolist()
+    start, finish = [0.0] * len(work), [0.0] * len(work)
+    free_at = [0.0] * len(speed)
+    for task in plan.order.tolist():
+        here = gpu[task]
+        begin = free_at[here]
+        for edge in range(graph.first_parent[task], graph.first_parent[task + 1]):
+            parent = int(graph.parent[edge])
+            arrival = finish[parent] + float(graph.parent_mb[edge]) * pace[gpu[parent]][here]
+            begin = max(begin, arrival)
+        start[task] = begin
+        finish[task] = free_at[here] = begin + work[task] / speed[here]
+    return Schedule(np.array(start), np.array(finish))

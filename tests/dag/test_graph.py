@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.dag.problem import DagError, GpuKind, dag_problem, drawn_machines, machines, task_graph
+from sim.dag.problem import DagError, GpuModel, dag_problem, drawn_machines, machines, task_graph
 
 
 def test_parents_come_first_and_edges_are_the_same_from_both_ends():
@@ -54,9 +54,9 @@ def test_machines_are_checked():
 
 
 def test_drawn_machines_have_servers_of_one_kind_and_rates_within_bounds():
-    kinds = (GpuKind("a", 1.0, 16.0), GpuKind("b", 3.0, 80.0))
+    models = (GpuModel("a", 1.0, 16.0), GpuModel("b", 3.0, 80.0))
     found = drawn_machines(
-        kinds, gpus=10, per_server=4, inside_gbps=80.0, between_gbps=8.0, least_share=0.5,
+        models, gpus=10, per_server=4, inside_gbps=80.0, between_gbps=8.0, least_share=0.5,
         rng=np.random.default_rng(0),
     )  # fmt: skip
     assert len(found) == 10

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sim.dag.list_scheduling import heft
-from sim.dag.plan import Plan, schedule, schedule_of
+from sim.dag.plan import Plan, schedule
 from sim.dag.problem import DagError
 from sim.dag.rivals import GeneticSearch, LocalSearch, PolicyGradientSearch
 from sim.dag.search import ListSchedule, Meter, RandomRankSearch, start_plans
@@ -17,7 +17,7 @@ from sim.dag.whales import (
     target_of,
 )
 from tests.dag.brute_force import optimum_s
-from tests.dag.plan_rules import check_plan
+from tests.dag.plan_rules import check_plan, schedule_of
 
 SEARCHES = (
     WorlRtgsSearch, RtgsSearch, WhaleSearch, GeneticSearch, LocalSearch, RandomRankSearch,
