@@ -10,6 +10,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
+from sim.engine.composed import still_waiting
 from sim.engine.given import attribute, check_part
 from sim.engine.occupancy import Occupancy
 from sim.errors import check_numbers
@@ -88,6 +89,11 @@ class Share(NamedTuple):
     gpu_type: int | None = None  # row of `Topology.gpu_types`; None: any
 
 
+def shares_of(jobs: IntArray, gpus: IntArray) -> list[Share]:
+    """Of those who get any of `gpus` (len(jobs),), in order."""
+    return [Share(*each) for each in zip(jobs.tolist(), gpus.tolist(), strict=True) if each[1]]
+
+
 class RoundScheduler(ABC):
     """Every `round_s`, `allot` says which jobs get how many GPUs; the others are preempted.
 
@@ -145,7 +151,7 @@ class RoundScheduler(ABC):
 
         A job may be named several times, with other shares that it would take, too.
         """
-        return [Share(job, int(view.jobs.num_gpus[job])) for job in view.queued.tolist()]
+        return shares_of(view.queued, view.jobs.num_gpus[view.queued])
 
     def decide(self, view: ClusterView) -> Decision:
         """A new distribution where a round is due, else what fits beside it."""
@@ -173,8 +179,7 @@ class RoundScheduler(ABC):
         """The next round, or when a placer that judges jobs says otherwise of one that waits."""
         times = [] if due_s is None else [float(due_s)]
         if self.patient is not None:
-            started = {start.job for start in starts}
-            waiting = [job for job in (*view.queued.tolist(), *preempts) if job not in started]
+            waiting = still_waiting(view, starts, preempts)
             asked = [self.patient.wake_s(view, job) for job in waiting]
             times += [time_s for time_s in asked if time_s is not None]
         return min(times, default=None)

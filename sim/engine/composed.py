@@ -29,6 +29,21 @@ if TYPE_CHECKING:
 PAIR = 2  # tenants
 
 
+def still_waiting(view: ClusterView, starts: list[Start], preempts: Sequence[int]) -> list[int]:
+    """Who waits after these orders."""
+    started = {start.job for start in starts}
+    return [job for job in (*view.queued.tolist(), *preempts) if job not in started]
+
+
+def next_s(now_s: float, times_s: FloatArray) -> float | None:
+    """The least of these times, None if there is none; the next instant where it is not later.
+
+    That is where a wait is below the clock's grain.
+    """
+    least_s = float(times_s.min(initial=np.inf))
+    return None if least_s == np.inf else max(least_s, float(np.nextafter(now_s, np.inf)))
+
+
 def own_code(part: object) -> int | None:
     """A class's `engine_code`, not that of a parent class."""
     code: int | None = type(part).__dict__.get("engine_code")
@@ -116,8 +131,7 @@ class QueueScheduler(Composed, ABC):
             return None
         times = [self.wake_s(view, starts)]
         if self.patient is not None:
-            started = {start.job for start in starts}
-            waiting = [job for job in (*view.queued.tolist(), *preempts) if job not in started]
+            waiting = still_waiting(view, starts, preempts)
             times += [self.patient.wake_s(view, job) for job in waiting]
         return min((time for time in times if time is not None), default=None)
 
@@ -141,6 +155,38 @@ class QueueScheduler(Composed, ABC):
         """Jobs of one kind can be placed alike: same gang, demands and, where shared, profile."""
         profile = int(view.jobs.profile[job]) if Signal.PROFILE in self.sharing.needs else -1
         return int(view.jobs.num_gpus[job]), profile, *ask_of(view.jobs.demands, job)
+
+
+class ByArrival(QueueScheduler):
+    """First submitted first."""
+
+    order_needs = Signal.NONE
+
+    def order(self, view: ClusterView) -> IntArray:
+        """The queue as it stands."""
+        return view.queued
+
+
+class ByTimeLeft(QueueScheduler):
+    """Least predicted work first."""
+
+    order_needs = Signal.PREDICTION
+
+    def order(self, view: ClusterView) -> IntArray:
+        """Waiting jobs, shortest predicted work left first."""
+        left_s = view.jobs.predicted_remaining_s[view.queued]
+        return view.queued[np.argsort(left_s, kind="stable")]
+
+
+class ByWorkLeft(QueueScheduler):
+    """Least predicted service first."""
+
+    order_needs = Signal.PREDICTION
+
+    def order(self, view: ClusterView) -> IntArray:
+        """Waiting jobs, fewest predicted GPU-seconds left first."""
+        work_gpu_s = view.jobs.predicted_remaining_s[view.queued] * view.jobs.num_gpus[view.queued]
+        return view.queued[np.argsort(work_gpu_s, kind="stable")]
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, IntArray
 from sim.decision import Start
-from sim.engine.composed import QueueScheduler
+from sim.engine.composed import ByWorkLeft
 from sim.engine.occupancy import Occupancy
 from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
@@ -15,7 +15,7 @@ from sim.view import ClusterView, Signal, Slots
 MOST_BESIDE = 1  # jobs that another may join on a NIC
 
 
-class AdaSrsf(QueueScheduler):
+class AdaSrsf(ByWorkLeft):
     """Least predicted service first, admitted to their NICs by AdaDUAL; runs are not preempted.
 
     Ada-SRSF of Wang, Shi, Wang and Chu (arXiv 2002.10105). Jobs start in order of predicted service
@@ -43,12 +43,6 @@ class AdaSrsf(QueueScheduler):
         super().__init__(placer=placer, sharing=sharing, skip_blocked=skip_blocked)
         check_numbers("scheduler", "0 or more", eta_frac=eta_frac)
         self.eta_frac = eta_frac
-
-    def order(self, view: ClusterView) -> IntArray:
-        """Waiting jobs, least predicted GPU-seconds left first."""
-        jobs = view.jobs
-        left_gpu_s = jobs.predicted_remaining_s[view.queued] * jobs.num_gpus[view.queued]
-        return view.queued[np.argsort(left_gpu_s, kind="stable")]
 
     def fill(
         self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
-from sim.engine.composed import QueueScheduler
+from sim.engine.composed import ByArrival
 from sim.engine.occupancy import Occupancy
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.view import ClusterView, JobColumns, Signal
@@ -66,7 +66,7 @@ def held_shares(view: ClusterView, occupancy: Occupancy, owners: IntArray) -> Fl
     return held
 
 
-class Drf(QueueScheduler):
+class Drf(ByArrival):
     """The user who holds the least dominant share of the cluster starts a job next.
 
     Source: dominant resource fairness (Ghodsi et al., NSDI 2011, section 4), as the schedulers of
@@ -84,12 +84,7 @@ class Drf(QueueScheduler):
     """
 
     order_name = "drf"
-    order_needs = Signal.NONE
     between_users = True
-
-    def order(self, view: ClusterView) -> IntArray:
-        """The queue as it stands; whose turn it is changes with every start (see `fill`)."""
-        return view.queued
 
     def fill(
         self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
-from sim.engine.composed import QueueScheduler
+from sim.engine.composed import ByArrival
 from sim.engine.occupancy import Occupancy
 from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
@@ -97,7 +97,7 @@ def _next(
     return at + (int(able.argmax()) if able.any() else len(rest))
 
 
-class Easy(QueueScheduler):
+class Easy(ByArrival):
     """First submitted; a later job passes a blocked head that it does not delay.
 
     Source: EASY backfilling (Mu'alem & Feitelson, IEEE TPDS 12(6), 2001). The head of the queue has
@@ -122,10 +122,6 @@ class Easy(QueueScheduler):
         check_numbers("scheduler", "above 0", overrun_s=overrun_s)
         self.overrun_s = overrun_s
         self._kept: Kinds | None = None
-
-    def order(self, view: ClusterView) -> IntArray:
-        """The queue as it stands."""
-        return view.queued
 
     def fill(
         self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool

@@ -14,6 +14,7 @@ from sim.rounds import (
     gpus_between,
     gpus_up,
     present,
+    shares_of,
     worker_gpus,
 )
 from sim.view import ClusterView, Signal
@@ -159,7 +160,7 @@ class Optimus(RoundScheduler):
         """The jobs with the fewest GPUs they run on, in order."""
         least = _limits(view, jobs)[:, 0]
         order = self._order(view, jobs, self._speed(view, jobs))
-        return [Share(int(jobs[at]), int(least[at])) for at in order.tolist()]
+        return shares_of(jobs[order], least[order])
 
     def _divided(self, view: ClusterView, jobs: IntArray, room_milli: int) -> list[Share]:
         if len(jobs) == 0:
@@ -172,7 +173,7 @@ class Optimus(RoundScheduler):
         time_s = _left_s(view, jobs)[:, None] / speed
         limits = _limits(view, jobs)
         gpus = divide(time_s, limits, held, size_milli, room_milli, self.hysteresis_frac)
-        return [Share(*each) for each in zip(jobs.tolist(), gpus.tolist(), strict=True) if each[1]]
+        return shares_of(jobs, gpus)
 
     def _speed(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """(n, W + 1) work a second with k GPUs, over that with the gang; column 0 is infinite."""

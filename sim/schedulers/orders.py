@@ -5,40 +5,21 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.codes import ARRIVAL, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TETRIS, TRUE_LEFT
 from sim.decision import Start
-from sim.engine.composed import PreemptiveScheduler, QueueScheduler
+from sim.engine.composed import (
+    ByArrival,
+    ByTimeLeft,
+    ByWorkLeft,
+    PreemptiveScheduler,
+    QueueScheduler,
+    next_s,
+)
 from sim.engine.queues import tetris_score
 from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
 
 
-class _ByArrival(QueueScheduler):
-    order_needs = Signal.NONE
-
-    def order(self, view: ClusterView) -> IntArray:
-        """The queue as it stands."""
-        return view.queued
-
-
-class _ByTimeLeft(QueueScheduler):
-    order_needs = Signal.PREDICTION
-
-    def order(self, view: ClusterView) -> IntArray:
-        """Waiting jobs, shortest predicted work left first."""
-        left_s = view.jobs.predicted_remaining_s[view.queued]
-        return view.queued[np.argsort(left_s, kind="stable")]
-
-
-class _ByWorkLeft(QueueScheduler):
-    order_needs = Signal.PREDICTION
-
-    def order(self, view: ClusterView) -> IntArray:
-        """Waiting jobs, fewest predicted GPU-seconds left first."""
-        work_gpu_s = view.jobs.predicted_remaining_s[view.queued] * view.jobs.num_gpus[view.queued]
-        return view.queued[np.argsort(work_gpu_s, kind="stable")]
-
-
-class Fifo(_ByArrival):
+class Fifo(ByArrival):
     """Jobs start in order of submission.
 
     Strict by default: a head that cannot be placed blocks the queue, as in Helios' and Tiresias'
@@ -56,7 +37,7 @@ class Fifo(_ByArrival):
             self.order_name = "fifo_skip"
 
 
-class Sjf(_ByTimeLeft):
+class Sjf(ByTimeLeft):
     """Shortest predicted duration first; running jobs are left alone.
 
     With the oracle estimator this is the textbook SJF; ties go to the earlier job.
@@ -110,16 +91,13 @@ class Las(PreemptiveScheduler):
         running = np.array(
             [*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64
         )
-        if len(running) == 0:
-            return None
         attained_gpu_s = view.jobs.attained_gpu_s[running]
         next_gpu_s = (self.priority(view, running) + 1.0) * self.quantum_gpu_s
         wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[running]
         # Restarts under way are no service; a start's own is not known here.
         under_way_s = np.maximum(view.jobs.resume_s[view.running] - view.now_s, 0.0)
         wait_s[: len(view.running)] += under_way_s
-        # Where the wait is below the clock's grain, the next instant there is.
-        return max(view.now_s + float(wait_s.min()), float(np.nextafter(view.now_s, np.inf)))
+        return next_s(view.now_s, view.now_s + wait_s)
 
 
 class Srtf(PreemptiveScheduler):
@@ -160,7 +138,7 @@ class Srsf(PreemptiveScheduler):
         return left_gpu_s
 
 
-class Spjf(_ByTimeLeft):
+class Spjf(ByTimeLeft):
     """Shortest predicted duration first; whoever does not fit blocks the rest.
 
     Baseline SPJF of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -172,7 +150,7 @@ class Spjf(_ByTimeLeft):
     engine_code = LEFT
 
 
-class Spwf(_ByWorkLeft):
+class Spwf(ByWorkLeft):
     """Least predicted duration x GPUs first; whoever does not fit blocks the rest.
 
     Baseline SPWF of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -183,7 +161,7 @@ class Spwf(_ByWorkLeft):
     engine_code = SERVICE
 
 
-class WcsDuration(_ByTimeLeft):
+class WcsDuration(ByTimeLeft):
     """Shortest predicted duration first; starts every job that fits.
 
     Baseline WCS-Duration of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -194,7 +172,7 @@ class WcsDuration(_ByTimeLeft):
     engine_code = LEFT
 
 
-class WcsSubtime(_ByArrival):
+class WcsSubtime(ByArrival):
     """First submitted; starts every job that fits.
 
     Baseline WCS-SubTime of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
@@ -206,7 +184,7 @@ class WcsSubtime(_ByArrival):
     engine_code = ARRIVAL
 
 
-class WcsWorkload(_ByWorkLeft):
+class WcsWorkload(ByWorkLeft):
     """Least predicted duration x GPUs first; starts every job that fits.
 
     Baseline WCS-Workload of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -217,7 +195,7 @@ class WcsWorkload(_ByWorkLeft):
     engine_code = SERVICE
 
 
-class LeastInterferenceFirst(_ByArrival):
+class LeastInterferenceFirst(ByArrival):
     """First submitted, blocked ones skipped; workers where interference is least.
 
     The placement is the rule: its configuration composes the `least_interference` placer and
@@ -229,7 +207,7 @@ class LeastInterferenceFirst(_ByArrival):
     engine_code = ARRIVAL
 
 
-class LoadBalance(_ByArrival):
+class LoadBalance(ByArrival):
     """First submitted, blocked ones skipped; each worker to the least loaded server.
 
     The placement is the rule: its configuration composes the `least_loaded` placer. Spreads gangs

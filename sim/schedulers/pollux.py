@@ -18,6 +18,7 @@ from sim.rounds import (
     gpus_up,
     of_type,
     present,
+    shares_of,
     worker_gpus,
 )
 from sim.view import ClusterView, Signal
@@ -229,7 +230,7 @@ class Pollux(RoundScheduler):
             least=np.where(stays, held, limits.least), most=np.where(stays, held, limits.most)
         )
         if len(view.queued) == 0 and (limits.least == limits.most).all():
-            return [Share(*each) for each in zip(jobs.tolist(), held.tolist(), strict=True)]
+            return shares_of(jobs, held)
         cost = self._cost(view, jobs, held, waited, limits)
         cost[stays, 0] = NEVER
         # Those first to whom their least brings most a GPU: it is the order of cutting.
@@ -242,18 +243,16 @@ class Pollux(RoundScheduler):
         first = np.stack([held, np.where(held > 0, held, limits.least), limits.least, limits.most])
         gpus = search(first, cost, limits, self.effort, self._rng)
         ranks = np.lexsort((-gpus, -waited))
-        return [Share(int(jobs[at]), int(gpus[at])) for at in ranks.tolist() if gpus[at] > 0]
+        return shares_of(jobs[ranks], gpus[ranks])
 
     def leftovers(self, view: ClusterView) -> list[Share]:
         """Everybody's least, in order of submission."""
         jobs = present(view)
-        least = _limits(view, jobs).least
-        return [Share(*each) for each in zip(jobs.tolist(), least.tolist(), strict=True)]
+        return shares_of(jobs, _limits(view, jobs).least)
 
     def newcomers(self, view: ClusterView) -> list[Share]:
         """Every waiting job with its gang, then with its least."""
-        least = _limits(view, view.queued).least
-        fewest = [Share(*each) for each in zip(view.queued.tolist(), least.tolist(), strict=True)]
+        fewest = shares_of(view.queued, _limits(view, view.queued).least)
         return super().newcomers(view) + fewest
 
     def _cost(

@@ -8,7 +8,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import check_numbers
 from sim.jit import array_kernel
 from sim.protocols import Placer
-from sim.rounds import RoundScheduler, Share, gang_gpus, gpus_up, present
+from sim.rounds import RoundScheduler, Share, gang_gpus, gpus_up, present, shares_of
 from sim.view import ClusterView, Signal
 
 
@@ -142,4 +142,4 @@ def _worst_first(rho: FloatArray) -> IntArray:
 
 
 def _gangs(view: ClusterView, jobs: IntArray) -> list[Share]:
-    return [Share(job, int(view.jobs.num_gpus[job])) for job in jobs.tolist()]
+    return shares_of(jobs, view.jobs.num_gpus[jobs])

@@ -1,13 +1,12 @@
 """Tiresias: two-dimensional least attained service in a few queues, or by the Gittins index."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
-from sim.engine.composed import PreemptiveScheduler
+from sim.engine.composed import PreemptiveScheduler, next_s, still_waiting
 from sim.errors import GpuYardError, check_numbers
 from sim.jit import array_kernel
 from sim.protocols import Placer, Sharing
@@ -108,7 +107,7 @@ class Tiresias(PreemptiveScheduler):
             back_s = np.where(turn_over_s > view.now_s + TICK_S, turn_over_s, enough_s)
             promoted = np.logical_or(*self._promoted(view, jobs, self.promote_knob))
             sinks_s = np.where(promoted, back_s, sinks_s)
-        return _next_s(view.now_s, sinks_s)
+        return next_s(view.now_s, sinks_s)
 
     def asked_again_s(
         self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
@@ -117,13 +116,11 @@ class Tiresias(PreemptiveScheduler):
         again_s = super().asked_again_s(view, starts, preempts)
         if self.promote_knob is None:
             return again_s
-        started = {start.job for start in starts}
-        waiting = [job for job in (*view.queued.tolist(), *preempts) if job not in started]
-        jobs = np.array(waiting, dtype=np.int64)
+        jobs = np.array(still_waiting(view, starts, preempts), dtype=np.int64)
         ran_s, waited_s = self._ran_and_waited_s(view, jobs)
         left_s = self.promote_knob * ran_s - waited_s
         sunk = (self._level(view, jobs) > 0) & (left_s > TICK_S)
-        promoted_s = _next_s(view.now_s, view.now_s + left_s[sunk])
+        promoted_s = next_s(view.now_s, view.now_s + left_s[sunk])
         return min((s for s in (again_s, promoted_s) if s is not None), default=None)
 
     def _level(self, view: ClusterView, jobs: IntArray) -> IntArray:
@@ -142,7 +139,9 @@ class Tiresias(PreemptiveScheduler):
     ) -> tuple[BoolArray, BoolArray]:
         """(n,) whether a job has waited long enough; (n,) whether it runs its turn, as it had."""
         ran_s, waited_s = self._ran_and_waited_s(view, jobs)
-        running = _among(jobs, view.running)
+        runs = np.zeros(len(view.jobs.submit_s), dtype=np.bool_)
+        runs[view.running] = True
+        running = runs[jobs]
         # By a tick late for who runs and early for who waits: then each is past it when woken.
         due = waited_s + np.where(running, -TICK_S, TICK_S) >= knob * ran_s
         turn_ran_s = np.maximum(view.now_s - view.jobs.resume_s[jobs], 0.0)
@@ -151,24 +150,6 @@ class Tiresias(PreemptiveScheduler):
         turn_s = np.maximum(self.ends_gpu_s[0] / view.jobs.num_gpus[jobs], ran_before_s)
         in_turn = running & was_due & (ran_before_s > TICK_S) & (turn_ran_s + TICK_S < turn_s)
         return (ran_s > TICK_S) & due, in_turn
-
-
-def _among(jobs: IntArray, some: IntArray) -> BoolArray:
-    """(n,) which of `jobs` are in `some`, which ascends."""
-    if len(some) == 0:
-        return np.zeros(len(jobs), dtype=np.bool_)
-    at = np.minimum(np.searchsorted(some, jobs), len(some) - 1)
-    found: BoolArray = some[at] == jobs
-    return found
-
-
-def _next_s(now_s: float, times_s: FloatArray) -> float | None:
-    """The least of these times, None if there is none; the next instant where it is not later."""
-    least_s = float(times_s.min(initial=np.inf))
-    if least_s == np.inf:
-        return None
-    # Where the wait is below the clock's grain, the next instant there is.
-    return max(least_s, float(np.nextafter(now_s, np.inf)))
 
 
 def gittins_index(quanta: IntArray) -> FloatArray:
@@ -211,61 +192,10 @@ def _steepest(x: FloatArray, y: FloatArray) -> FloatArray:
     return slope
 
 
-@array_kernel
-def quanta_of(attained_gpu_s: float, quantum_gpu_s: float) -> float:
+def quanta_of(attained_gpu_s: FloatArray, quantum_gpu_s: float) -> FloatArray:
     """Whole quanta of service."""
-    return float(np.floor(attained_gpu_s / quantum_gpu_s + ROUNDING))
-
-
-@array_kernel
-def indexed_keys(
-    jobs: IntArray, attained_gpu_s: FloatArray, quantum_gpu_s: float, index: FloatArray
-) -> FloatArray:
-    """(n,) minus the index of each job's whole quanta; these themselves where it has none."""
-    keys = np.empty(len(jobs))
-    for at, job in enumerate(jobs):
-        keys[at] = quanta_of(attained_gpu_s[job], quantum_gpu_s)
-        if keys[at] < len(index):
-            keys[at] = -index[int(keys[at])]
-    return keys
-
-
-@array_kernel
-def least_wait_s(
-    jobs: IntArray,
-    attained_gpu_s: FloatArray,  # (J,)
-    gang: IntArray,  # (J,)
-    resume_s: FloatArray,  # (J,) restarts until then are no service
-    now_s: float,
-    quantum_gpu_s: float,
-) -> float:
-    """Time until the first of `jobs`, which run from now on, has one more quantum."""
-    least_s = np.inf
-    for job in jobs:
-        next_gpu_s = (quanta_of(attained_gpu_s[job], quantum_gpu_s) + 1.0) * quantum_gpu_s
-        wait_s = (next_gpu_s - attained_gpu_s[job]) / gang[job]
-        wait_s += max(resume_s[job] - now_s, 0.0)
-        least_s = min(least_s, wait_s)
-    return least_s
-
-
-@array_kernel
-def quanta_of_leavers(
-    before: IntArray, ran: BoolArray, seen_gpu_s: FloatArray, here: IntArray,
-    marked: BoolArray, quantum_gpu_s: float,
-) -> FloatArray:  # fmt: skip
-    """Quanta, the last begun one included, of those of `before` who `ran` and are not `here`.
-
-    `marked` (J,) is scratch, all False.
-    """
-    marked[here] = True
-    quanta, gone = np.empty(len(before)), 0
-    for at, job in enumerate(before):
-        if ran[at] and not marked[job]:
-            quanta[gone] = quanta_of(seen_gpu_s[at], quantum_gpu_s) + 1.0
-            gone += 1
-    marked[here] = False
-    return quanta[:gone]
+    quanta: FloatArray = np.floor(attained_gpu_s / quantum_gpu_s + ROUNDING)
+    return quanta
 
 
 MOST_QUANTA = 200_000  # that are told apart; longer jobs count as having taken these
@@ -313,7 +243,7 @@ class TiresiasGittins(PreemptiveScheduler):
         check_numbers("scheduler", "above 0", quantum_gpu_s=quantum_gpu_s)
         check_numbers("scheduler", "1 or more", least_history=least_history)
         check_numbers("scheduler", "0 or more", refit_growth_frac=refit_growth_frac)
-        self.quantum_gpu_s = float(quantum_gpu_s)  # one type, compiled once
+        self.quantum_gpu_s = quantum_gpu_s
         self.least_history = least_history
         self.refit_growth_frac = refit_growth_frac
         self._forget()
@@ -327,7 +257,6 @@ class TiresiasGittins(PreemptiveScheduler):
         # Who was there after the last decision, with their service then; of them, who had run.
         self._here, self._seen_gpu_s = NOBODY, np.empty(0)
         self._ran: BoolArray = np.empty(0, dtype=np.bool_)
-        self._marked: BoolArray = np.empty(0, dtype=np.bool_)  # (J,) scratch, all False
         self._history: list[int] = []  # quanta of those who left
         self._refit_at = self.least_history  # length of the history
         self._index = np.empty(0)  # (most quanta,) empty until there is enough history
@@ -335,9 +264,7 @@ class TiresiasGittins(PreemptiveScheduler):
     def decide(self, view: ClusterView) -> Decision:
         """Learn from who has left, then serve by rank."""
         here = np.concatenate([view.running, view.queued])
-        if len(self._marked) == 0:
-            self._marked = np.zeros(len(view.jobs.submit_s), dtype=np.bool_)
-        self._learn(here)
+        self._learn(here, len(view.jobs.submit_s))
         if len(view.queued) > 0:
             decision = self.orders(view)
         else:  # only a quantum that is over
@@ -349,14 +276,15 @@ class TiresiasGittins(PreemptiveScheduler):
             self._ran |= np.isin(here, [start.job for start in decision.starts])
         return decision
 
-    def _learn(self, here: IntArray) -> None:
+    def _learn(self, here: IntArray, jobs: int) -> None:
         """Note the service of jobs that have run and left since the last decision."""
-        # Woken at every quantum, it last saw a job in the quantum in which that left.
-        taken = quanta_of_leavers(
-            self._here, self._ran, self._seen_gpu_s, here, self._marked, self.quantum_gpu_s
-        )
-        if len(taken) == 0:
+        stays = np.zeros(jobs, dtype=np.bool_)
+        stays[here] = True
+        left = self._ran & ~stays[self._here]
+        if not left.any():
             return
+        # Woken at every quantum, it last saw a job in the quantum in which that left.
+        taken = quanta_of(self._seen_gpu_s[left], self.quantum_gpu_s) + 1.0
         self._history += np.minimum(taken, MOST_QUANTA).astype(np.int64).tolist()
         known = len(self._history)
         if known >= self._refit_at:
@@ -365,7 +293,10 @@ class TiresiasGittins(PreemptiveScheduler):
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Minus the index; whole quanta attained where there is none, which comes after."""
-        return indexed_keys(jobs, view.jobs.attained_gpu_s, self.quantum_gpu_s, self._index)
+        keys = quanta_of(view.jobs.attained_gpu_s[jobs], self.quantum_gpu_s)
+        indexed = keys < len(self._index)
+        keys[indexed] = -self._index[keys[indexed].astype(np.int64)]
+        return keys
 
     def asked_again_s(
         self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
@@ -378,12 +309,8 @@ class TiresiasGittins(PreemptiveScheduler):
         """The next time at which a job that runs after this decision has one more quantum."""
         new = np.array([start.job for start in starts], dtype=np.int64)
         jobs: IntArray = np.concatenate([view.running, new])
-        if len(jobs) == 0:
-            return None
-        columns = view.jobs
-        wait_s = least_wait_s(
-            jobs, columns.attained_gpu_s, columns.num_gpus, columns.resume_s, view.now_s,
-            self.quantum_gpu_s,
-        )  # fmt: skip
-        # Where the wait is below the clock's grain, the next instant there is.
-        return max(view.now_s + wait_s, math.nextafter(view.now_s, math.inf))
+        attained_gpu_s = view.jobs.attained_gpu_s[jobs]
+        next_gpu_s = (quanta_of(attained_gpu_s, self.quantum_gpu_s) + 1.0) * self.quantum_gpu_s
+        wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[jobs]
+        wait_s += np.maximum(view.jobs.resume_s[jobs] - view.now_s, 0.0)  # restarts: no service
+        return next_s(view.now_s, view.now_s + wait_s)
