@@ -27,15 +27,6 @@ from sim.physics.laws import NetworkTables, ring_share, transfer_s
 from sim.physics.reference import compact_spread
 from sim.topology.topology import Topology
 
-FINITE = float(np.finfo(np.float64).max)
-
-
-def check_not_negative(most: float = FINITE, **values: float) -> None:
-    """PhysicsError, naming key, value and rule, unless all are from 0 to `most`."""
-    for key, value in values.items():
-        if not 0 <= value <= most:
-            raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
-
 
 class _ByTables:
     """A network whose links jobs do not share."""
@@ -77,9 +68,10 @@ class AlphaBetaRing(_ByTables):
         rack_extra: float,  # relative time added by the ring over racks
     ) -> None:
         """Set the constants; PhysicsError if one is negative."""
-        check_not_negative(
-            np.inf, alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s,
-            contention=contention, uplink_free_jobs=uplink_free_jobs, rack_extra=rack_extra,
+        check_numbers(
+            "network", "0 or more", PhysicsError, alpha_local_s=alpha_local_s,
+            alpha_server_s=alpha_server_s, contention=contention,
+            uplink_free_jobs=uplink_free_jobs, rack_extra=rack_extra,
         )  # fmt: skip
         self._alpha_local_s = alpha_local_s
         self._alpha_server_s = alpha_server_s
@@ -159,9 +151,9 @@ class TieredRings(_ByTables):
         Raises:
             PhysicsError: naming the key, the value and the rule.
         """
-        check_not_negative(
-            alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s, alpha_rack_s=alpha_rack_s,
-            contention=contention,
+        check_numbers(
+            "network", "0 or more", PhysicsError, alpha_local_s=alpha_local_s,
+            alpha_server_s=alpha_server_s, alpha_rack_s=alpha_rack_s, contention=contention,
         )  # fmt: skip
         check_numbers("network", "from 0 to 1", PhysicsError, overlap_frac=overlap_frac)
         check_numbers("network", "1 or more", PhysicsError, layers_in_flight=layers_in_flight)
@@ -212,9 +204,9 @@ class YorkNetwork(_ByTables):
         self, *, gpu_weight: float, server_weight: float, rack_weight: float, rack_slow_frac: float
     ) -> None:
         """Weights of edges: GPU to server, server to rack, rack to center; see the module."""
-        check_not_negative(
-            gpu_weight=gpu_weight, server_weight=server_weight, rack_weight=rack_weight,
-            rack_slow_frac=rack_slow_frac,
+        check_numbers(
+            "network", "0 or more", PhysicsError, gpu_weight=gpu_weight,
+            server_weight=server_weight, rack_weight=rack_weight, rack_slow_frac=rack_slow_frac,
         )  # fmt: skip
         self._weights = gpu_weight, server_weight, rack_weight
         self._rack_slow_frac = rack_slow_frac

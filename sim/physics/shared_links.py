@@ -21,7 +21,7 @@ from sim.physics.link_network import (
     server_flows,
 )
 from sim.physics.max_min import k_way_factor
-from sim.physics.networks import MOST_TENANTS, check_not_negative
+from sim.physics.networks import MOST_TENANTS
 from sim.physics.reference import LoneJob, compact_gpus
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
 from sim.topology.topology import Topology
@@ -205,11 +205,11 @@ class _SharedLinks:
             alpha_server_s: latency of one message step between servers.
             overlap_frac: share of the communication hidden behind compute.
         """
-        check_not_negative(alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s)
+        alphas_s = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s}
+        check_numbers("network", "0 or more", PhysicsError, **alphas_s)
         check_numbers("network", "from 0 to below 1", PhysicsError, overlap_frac=overlap_frac)
         self._traffic = traffic
-        self._constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
-                           "overlap_frac": overlap_frac}  # fmt: skip
+        self._constants = {**alphas_s, "overlap_frac": overlap_frac}
 
     def links(self, catalogue: Catalogue, topology: Topology) -> LinkNetwork:
         """The link network that the kernel reads."""
@@ -252,7 +252,7 @@ class KWay(_SharedLinks):
             traffic=traffic, alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s,
             overlap_frac=overlap_frac,
         )  # fmt: skip
-        check_not_negative(eta_frac=eta_frac)
+        check_numbers("network", "0 or more", PhysicsError, eta_frac=eta_frac)
         self._eta_frac = eta_frac
 
 

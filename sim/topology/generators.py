@@ -7,7 +7,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TopologyError
 from sim.topology.layout import MOST_GPUS, MOST_PORTS, check_counts, check_rates, dealt_servers
-from sim.topology.links import LinkGraph, link_graph
+from sim.topology.links import LinkGraph, link_graph, tree_links
 from sim.topology.topology import Topology
 
 SMALLEST_SWITCH = 2  # ports
@@ -104,25 +104,16 @@ def _links_fat_tree(k: int, servers: int, nic_gbps: float, fabric_gbps: float) -
     half = k // 2
     edges = -(-servers // half)
     pods = -(-edges // half)
-    first_edge, first_agg = servers, servers + edges
-    first_core = first_agg + pods * half
-    edge = np.repeat(np.arange(edges), half)
+    server, edge = np.arange(servers), np.repeat(np.arange(edges), half)
     agg_of_edge = edge // half * half + np.tile(np.arange(half), edges)
     agg = np.repeat(np.arange(pods * half), half)
     core_of_agg = agg % half * half + np.tile(np.arange(half), pods * half)
-    lower = [np.arange(servers), first_edge + edge, first_agg + agg]
-    upper = [
-        first_edge + np.arange(servers) // half,
-        first_agg + agg_of_edge,
-        first_core + core_of_agg,
-    ]
-    rates = [np.full(servers, nic_gbps), np.full(len(edge) + len(agg), fabric_gbps)]
-    return link_graph(
-        level_names=("server", "edge", "aggregation", "core"),
-        level_sizes=(servers, edges, pods * half, half * half),
-        lower=np.concatenate(lower),
-        upper=np.concatenate(upper),
-        gbps=np.concatenate(rates),
+    return tree_links(
+        ("server", "edge", "aggregation", "core"),
+        (servers, edges, pods * half, half * half),
+        (server, server // half, nic_gbps),
+        (edge, agg_of_edge, fabric_gbps),
+        (agg, core_of_agg, fabric_gbps),
     )
 
 
@@ -169,13 +160,11 @@ def leaf_spine_links(
     """
     servers, racks = len(server_rack), len(uplink_gbps)
     leaf = np.repeat(np.arange(racks), spines)
-    spine = np.tile(np.arange(spines), racks)
-    return link_graph(
-        level_names=("server", "leaf", "spine"),
-        level_sizes=(servers, racks, spines),
-        lower=np.concatenate([np.arange(servers), servers + leaf]),
-        upper=np.concatenate([servers + server_rack, servers + racks + spine]),
-        gbps=np.concatenate([nic_gbps, np.repeat(uplink_gbps / spines, spines)]),
+    return tree_links(
+        ("server", "leaf", "spine"),
+        (servers, racks, spines),
+        (np.arange(servers), server_rack, nic_gbps),
+        (leaf, np.tile(np.arange(spines), racks), np.repeat(uplink_gbps / spines, spines)),
     )
 
 
@@ -220,23 +209,13 @@ def _links_vl2(
     d_a: int, d_i: int, servers_per_rack: int, nic_gbps: float, fabric_gbps: float
 ) -> LinkGraph:
     racks, intermediates = d_a * d_i // 4, d_a // 2
-    servers = racks * servers_per_rack
-    first_rack, first_agg = servers, servers + racks
-    rack = np.repeat(np.arange(racks), 2)
+    server, rack = np.arange(racks * servers_per_rack), np.repeat(np.arange(racks), 2)
     agg_of_rack = rack // (d_a // 2) * 2 + np.tile([0, 1], racks)
     agg = np.repeat(np.arange(d_i), intermediates)
-    intermediate = np.tile(np.arange(intermediates), d_i)
-    lower = [np.arange(servers), first_rack + rack, first_agg + agg]
-    upper = [
-        first_rack + np.arange(servers) // servers_per_rack,
-        first_agg + agg_of_rack,
-        first_agg + d_i + intermediate,
-    ]
-    rates = [np.full(servers, nic_gbps), np.full(len(rack) + len(agg), fabric_gbps)]
-    return link_graph(
-        level_names=("server", "rack", "aggregation", "intermediate"),
-        level_sizes=(servers, racks, d_i, intermediates),
-        lower=np.concatenate(lower),
-        upper=np.concatenate(upper),
-        gbps=np.concatenate(rates),
+    return tree_links(
+        ("server", "rack", "aggregation", "intermediate"),
+        (len(server), racks, d_i, intermediates),
+        (server, server // servers_per_rack, nic_gbps),
+        (rack, agg_of_rack, fabric_gbps),
+        (agg, np.tile(np.arange(intermediates), d_i), fabric_gbps),
     )

@@ -17,7 +17,7 @@ from sim.topology.layout import (
     check_rates,
     inside_of,
 )
-from sim.topology.links import LinkGraph, link_graph
+from sim.topology.links import LinkGraph, tree_links
 from sim.topology.topology import GpuKind, Topology
 
 
@@ -33,29 +33,15 @@ def pod_links(
 ) -> LinkGraph:
     """Every pod has `spines` aggregations; aggregation i leads to core i, of `spines` cores."""
     servers, racks, pods = len(server_rack), len(rack_pod), len(pod_uplink_gbps)
-    first_agg = servers + racks
-    first_core = first_agg + pods * spines
     rack = np.repeat(np.arange(racks), spines)
-    plane_of_rack = np.tile(np.arange(spines), racks)
+    agg_of_rack = rack_pod[rack] * spines + np.tile(np.arange(spines), racks)
     agg = np.arange(pods * spines)
-    return link_graph(
-        level_names=("server", "rack switch", "aggregation", "core"),
-        level_sizes=(servers, racks, pods * spines, spines),
-        lower=np.concatenate([np.arange(servers), servers + rack, first_agg + agg]),
-        upper=np.concatenate(
-            [
-                servers + server_rack,
-                first_agg + rack_pod[rack] * spines + plane_of_rack,
-                first_core + agg % spines,
-            ]
-        ),
-        gbps=np.concatenate(
-            [
-                nic_gbps,
-                np.repeat(uplink_gbps / spines, spines),
-                np.repeat(pod_uplink_gbps / spines, spines),
-            ]
-        ),
+    return tree_links(
+        ("server", "rack switch", "aggregation", "core"),
+        (servers, racks, pods * spines, spines),
+        (np.arange(servers), server_rack, nic_gbps),
+        (rack, agg_of_rack, np.repeat(uplink_gbps / spines, spines)),
+        (agg, agg % spines, np.repeat(pod_uplink_gbps / spines, spines)),
     )
 
 

@@ -297,6 +297,25 @@ def link_graph(
     )
 
 
+def tree_links(
+    level_names: tuple[str, ...],
+    level_sizes: tuple[int, ...],
+    *tiers: tuple[IntArray, IntArray, float | FloatArray],
+) -> LinkGraph:
+    """A link graph whose links join each level to the next one, first to last.
+
+    Of the links of a tier: lower and upper node, numbered within their levels, and Gbps.
+    """
+    first = np.cumsum([0, *level_sizes])
+    return link_graph(
+        level_names=level_names,
+        level_sizes=level_sizes,
+        lower=np.concatenate([first[at] + lower for at, (lower, _, _) in enumerate(tiers)]),
+        upper=np.concatenate([first[at + 1] + upper for at, (_, upper, _) in enumerate(tiers)]),
+        gbps=np.concatenate([np.broadcast_to(gbps, lower.shape) for lower, _, gbps in tiers]),
+    )
+
+
 def _steps(ends: IntArray, nodes: int) -> IntArray:
     """(N * N,) links on a shortest path between two nodes."""
     from scipy.sparse import csr_array
