@@ -3,15 +3,15 @@
 The log is what happened, in order: the one record that metrics, figures and tests read.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import overload
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import SimulationError, check_numbers
 from sim.jobs import JobTable
-from sim.topology.topology import Topology
+from sim.topology.topology import Topology, Watts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,3 +125,4 @@ class Run:
     decides: str = ""  # `compiled`, or `python (why)`
     served_gpu_s: FloatArray | None = None  # (J,) of run_gpu_s: not spent in restarts
     models: tuple[str, ...] = ()  # of the jobs' profiles, "model/batch"; none: not known
+    watts: Mapping[str, Watts] = field(default_factory=dict)  # of GPU types where it is known

@@ -286,6 +286,7 @@ class Simulator:
             loop_wall_s=loop_s,
             outcome=self._outcomes(),
             models=self.physics.catalogue.names,
+            watts=self.physics.watts,
         )
 
     def _outcomes(self) -> IntArray:

@@ -12,7 +12,7 @@ from gpuyard.launch.build import build, check_reference_gpu, section
 from gpuyard.launch.errors import ConfigError
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
-from sim.physics.gpu_table import MoreTypes, gpu_table, more_types
+from sim.physics.gpu_table import MoreTypes, gpu_table, more_types, watts_of
 from sim.physics.mix_table import PairTable
 from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
@@ -49,6 +49,7 @@ def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, 
         links=network.links(catalogue, topology),
         host=build(config, "host").tables(catalogue, topology),
         mix_law=build(config, "mixes"),
+        watts=watts_of(gpus, topology.gpu_types),
     )
     return physics, more
 

@@ -21,10 +21,10 @@ from sim.physics.shipped_files import (
     a100_steps_s,
     covers,
 )
-from sim.topology.topology import GpuKind
+from sim.topology.topology import GpuKind, Watts
 
 MAKERS = ("nvidia", "amd", "instinct", "tesla", "geforce")  # words before a type's own name
-KEYS = ("like", "speed", "memory_gib", "also", "source")
+KEYS = ("like", "speed", "memory_gib", "idle_watts", "busy_watts", "also", "source")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class GpuFacts:
     like: str | None = None  # another type of the table, or one with profiles
     speed: float = 1.0  # work a second over that type's
     memory_gib: float | None = None  # of one GPU
+    watts: Watts | None = None
     alias: bool = False  # merely another name of `like`
 
 
@@ -67,9 +68,15 @@ def gpu_table(values: Mapping[str, Any]) -> GpuTable:
         facts = _facts(name, entry)
         table[plain_name(name)] = facts
         for each in entry.get("also") or ():
-            other = GpuFacts(like=name, memory_gib=facts.memory_gib, alias=True)
+            other = GpuFacts(name, memory_gib=facts.memory_gib, watts=facts.watts, alias=True)
             table[plain_name(str(each))] = other
     return table
+
+
+def watts_of(table: GpuTable, gpu_types: Sequence[str]) -> dict[str, Watts]:
+    """Of those types whose power the table knows."""
+    found = {name: table.get(plain_name(name)) for name in gpu_types}
+    return {name: each.watts for name, each in found.items() if each and each.watts}
 
 
 def _check_form(name: str, entry: object) -> None:
@@ -92,7 +99,13 @@ def _facts(name: str, entry: Mapping[str, Any]) -> GpuFacts:
     like, gib, speed = entry.get("like"), entry.get("memory_gib"), entry.get("speed", 1.0)
     check_numbers(f"gpus.{name}", "above 0", PhysicsError, speed=speed)
     check_numbers(f"gpus.{name}", "null, or above 0", PhysicsError, memory_gib=gib)
-    return GpuFacts(None if like is None else str(like), float(speed), gib)
+    idle, busy = entry.get("idle_watts"), entry.get("busy_watts")
+    watts = {"idle_watts": idle, "busy_watts": busy}
+    check_numbers(f"gpus.{name}", "null, or above 0", PhysicsError, **watts)
+    if (idle is None) != (busy is None):
+        raise PhysicsError(f"gpus.{name} has one of {', '.join(watts)}; give both or none")
+    known = None if idle is None or busy is None else Watts(idle, busy)
+    return GpuFacts(None if like is None else str(like), float(speed), gib, known)
 
 
 A_PAIR = 2  # jobs

@@ -1,6 +1,7 @@
 """The physics of one run: catalogue, co-location and communication, over one topology."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +12,7 @@ from sim.physics.catalogue import Catalogue, HostTables
 from sim.physics.laws import NetworkTables
 from sim.physics.link_network import LinkNetwork
 from sim.physics.mix_table import PAIR_SUM, MixLaw, MixTable, PairTable, Slowing, slowing_of
-from sim.topology.topology import Topology
+from sim.topology.topology import Topology, Watts
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Physics:
     links: LinkNetwork | None = None
     host: HostTables | None = None  # None: cores and PCIe of servers are never scarce
     mix_law: MixLaw = PAIR_SUM  # what several tenants at once do; told from `pairs`
+    watts: Mapping[str, Watts] = field(default_factory=dict)  # of GPU types where it is known
 
     def __post_init__(self) -> None:
         """Check that the tables describe the same catalogue."""

@@ -1,14 +1,11 @@
 """The summary of a run: every number of `metrics.json`, in its order."""
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
-from sim.physics.gpu_table import plain_name
 from sim.report.balance import balance_metrics, check_run, fairness_metrics
 from sim.report.gpu_use import fragmentation_metrics
 from sim.report.job_times import (
@@ -38,63 +35,9 @@ from sim.report.timeline import (
     span_s,
 )
 from sim.run import Kind, Run
+from sim.topology.topology import Watts
 
 JOULES_PER_KWH = 3.6e6
-
-
-@dataclass(frozen=True)
-class Watts:
-    """Power of one GPU."""
-
-    idle: float  # on, without a tenant
-    busy: float  # with at least one tenant
-
-
-# busy: the board power limit of the vendor's data sheet, so an upper bound of what training draws;
-# of a module (SXM, OAM) where there is one. idle: what the card's own sensor reports without work,
-# to about 5 W, of the newest to about 30. Both leave out hosts, switches and cooling.
-WATTS = {  # by name without Quadro and RTX
-    "k80": Watts(28, 150),  # one of the two GPUs of a 300 W board
-    "m40": Watts(16, 250),
-    "p4": Watts(7, 75),
-    "p40": Watts(10, 250),
-    "p100": Watts(28, 250),  # PCIe
-    "v100": Watts(40, 300),
-    "t4": Watts(10, 70),
-    "2080ti": Watts(15, 250),
-    "6000": Watts(15, 260),
-    "3090": Watts(25, 350),
-    "4090": Watts(20, 450),
-    "a10": Watts(15, 150),
-    "a10g": Watts(15, 300),
-    "a30": Watts(30, 165),
-    "a40": Watts(25, 300),
-    "a6000": Watts(25, 300),
-    "l4": Watts(15, 72),
-    "l40": Watts(35, 300),
-    "l40s": Watts(35, 350),
-    "a100": Watts(55, 400),
-    "a800": Watts(55, 400),
-    "h20": Watts(70, 400),
-    "h100": Watts(70, 700),
-    "h800": Watts(70, 700),
-    "h200": Watts(75, 700),
-    "gh200": Watts(100, 900),  # the GPU's part of a superchip
-    "b200": Watts(140, 1000),
-    "gb200": Watts(140, 1200),
-    "mi210": Watts(40, 300),
-    "mi250x": Watts(90, 560),
-    "mi300x": Watts(140, 750),
-}
-# What may follow in the name of a type: form, memory.
-VARIANT = re.compile(r"(sxm\d?|pcie|nvl|hbm\de?|m\d\d|\d\d+gb)*")
-
-
-def watts_of(gpu_type: str) -> Watts | None:
-    """Of `A100-SXM4-80GB` that of `a100`; None: not known."""
-    name = plain_name(gpu_type).replace("quadro", "").replace("rtx", "")
-    known = [k for k in WATTS if name.startswith(k) and VARIANT.fullmatch(name[len(k) :])]
-    return WATTS[max(known, key=len)] if known else None
 
 
 def energy_metrics(run: Run) -> dict[str, float]:
@@ -107,7 +50,7 @@ def energy_metrics(run: Run) -> dict[str, float]:
     busy, down = gpu_changes(run.log), down_changes(run.log)
     joules = 0.0
     for kind in np.unique(gpu_type).tolist():
-        watts = watts_of(run.topology.gpu_types[kind])
+        watts = run.watts.get(run.topology.gpu_types[kind])
         if watts is None:
             return {"energy_kwh": float("nan")}
         joules += _joules(run, busy, down, gpu_type == kind, watts)

@@ -68,6 +68,14 @@ def slowest_hop_gbps(  # noqa: PLR0917 (compiled: arrays by position)
 
 
 @dataclass(frozen=True)
+class Watts:
+    """Power of one GPU."""
+
+    idle: float  # on, without a tenant
+    busy: float  # with at least one tenant
+
+
+@dataclass(frozen=True)
 class GpuKind:
     """One GPU type of a cluster."""
 

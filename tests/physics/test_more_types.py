@@ -11,11 +11,11 @@ import yaml
 
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, LayeredCatalogue
-from sim.physics.gpu_table import MoreTypes, gpu_table, more_types, plain_name
+from sim.physics.gpu_table import MoreTypes, gpu_table, more_types, plain_name, watts_of
 from sim.physics.mix_table import PairTable
 from sim.physics.published_profiles import DallyProfiles
 from sim.physics.shipped_files import NoInterference, ShippedInterference, ShippedProfiles, covers
-from sim.topology.topology import GpuKind
+from sim.topology.topology import GpuKind, Watts
 
 SHIPPED_TABLE = Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml"
 TABLE = {
@@ -162,6 +162,8 @@ def test_without_physics_any_type_runs():
      ({"speed": 2}, "+gpus.x.like=TYPE"),
      ({"like": ["old"]}, "gpus.x.like is ['old']; it must be the name"),
      ({"also": "y"}, "gpus.x.also is 'y'; it must be a list"),
+     ({"idle_watts": 0, "busy_watts": 9}, "gpus.x.idle_watts is 0;"),
+     ({"busy_watts": 9}, "gpus.x has one of idle_watts, busy_watts; give both or none"),
      (2.0, "gpus.x is 2.0; give it like, speed, memory_gib")],
 )  # fmt: skip
 def test_a_bad_line_of_the_table(entry, told):
@@ -215,6 +217,22 @@ def test_every_type_of_the_shipped_table_runs_on_any_profiles():
             speed = base.compute_s[0, 0] / more.catalogue().compute_s[0, -1]
             assert name in base.gpu_types or 0.05 < speed < 50, name
             assert table[name].memory_gib is not None, name
+
+
+def test_power_goes_by_the_type_and_its_other_names():
+    values = yaml.safe_load(SHIPPED_TABLE.read_text())
+    table = gpu_table(values)
+    undisclosed = {name for name in values if "undisclosed" in values[name]["source"]}
+    told = {name for name in table if table[name].watts is not None}
+    assert told == set(table) - {plain_name(name) for name in undisclosed}
+    assert all(table[name].watts.idle < table[name].watts.busy for name in told)
+    a100, v100, rtx6000 = Watts(55, 400), Watts(40, 300), Watts(15, 260)
+    names = {
+        "NVIDIA-A100-SXM4-80GB": a100, "v100m16": v100, "V100-32GB": v100,
+        "Quadro RTX 6000": rtx6000, "RTX A6000": Watts(25, 300), "a10g": Watts(15, 300),
+    }  # fmt: skip
+    assert watts_of(table, [*names, "a1000", "rtx 6000 ada", "h1", "p1000"]) == names
+    assert watts_of(gpu_table(TABLE), ["fast"]) == {}  # a table of its own need not tell
 
 
 def test_a100_has_its_own_speeds_and_neighbours():
