@@ -59,10 +59,12 @@ class Orders:
 def pair_costs(slowing: Slowing, feasible: BoolArray, least_speed: float) -> FloatArray:
     """(T, P, P) `joining_cost` of a newcomer of p beside o, where both ask for all of the GPU."""
     cost, tenants = np.empty(feasible.shape), np.empty(4, dtype=np.int64)
-    for kind, mine, other in np.ndindex(feasible.shape):
+    for gpu_type, mine, other in np.ndindex(feasible.shape):
         put_tenant(tenants, 0, other, WHOLE)
         put_tenant(tenants, 1, mine, WHOLE)
-        cost[kind, mine, other] = joining_cost(slowing, feasible, kind, tenants, 1, least_speed)
+        cost[gpu_type, mine, other] = joining_cost(
+            slowing, feasible, gpu_type, tenants, 1, least_speed
+        )
     return cost
 
 
@@ -80,8 +82,8 @@ def costs_beside_one(  # noqa: PLR0917 - arrays go by position into compiled cod
     cost = np.full(len(tenants), NO_COST)
     for gpu in range(len(tenants)):
         if tenants[gpu] == 1:
-            kind = server_type[gpu_server[gpu]]
-            cost[gpu] = pair_cost[kind, profile[job], profile[tenant[gpu, 0]]]
+            gpu_type = server_type[gpu_server[gpu]]
+            cost[gpu] = pair_cost[gpu_type, profile[job], profile[tenant[gpu, 0]]]
     return cost
 
 

@@ -121,7 +121,7 @@ def place_all(
         pin = pinned[task]
         first, end = (0, len(dag.speed)) if pin == FREE else (pin, pin + 1)
         for here in range(first, end):
-            if dag.need[task] > dag.room[here]:
+            if dag.need[task] > dag.memory[here]:
                 continue
             length = dag.work[task] / dag.speed[here]
             ready = arrives_s(dag, task, here, lanes.gpu, lanes.finish)
@@ -171,7 +171,7 @@ def cpop(problem: DagProblem) -> Plan:
     upward, downward = upward_rank_s(problem), downward_rank_s(problem)
     path = critical_path(problem, upward + downward)
     graph, gpus = problem.graph, problem.machines
-    fits = graph.need_gib[path][:, None] <= gpus.room_gib[None, :]  # (path, g)
+    fits = graph.need_gib[path][:, None] <= gpus.memory_gib[None, :]  # (path, g)
     misfits = (~fits).sum(axis=0)
     best = np.lexsort((-gpus.speed, misfits))[0]
     pinned = np.full(problem.num_tasks, FREE)
@@ -225,7 +225,7 @@ def nearest_gpus(
     """
     count = 0
     for here in range(len(load_s)):
-        if dag.need[task] > dag.room[here]:
+        if dag.need[task] > dag.memory[here]:
             continue
         away = abs(hope_s - (load_s[here] + dag.work[task] / dag.speed[here]))
         if count < NEAREST:
@@ -274,10 +274,10 @@ def gap_plan(
 ) -> tuple[IntArray, Schedule]:
     """GPUs and times that `place_by_gap` finds."""
     lanes = new_lanes(len(to_go_s), len(dag.speed))
-    room = NEAREST + MOST_PARENTS + 1
+    most = NEAREST + MOST_PARENTS + 1
     place_by_gap(
         dag, order_of(dag, to_go_s), hope_s, gpu, leaves, outlook,
-        np.zeros(len(dag.speed)), np.zeros(room, dtype=np.int64), np.zeros(room), lanes,
+        np.zeros(len(dag.speed)), np.zeros(most, dtype=np.int64), np.zeros(most), lanes,
     )  # fmt: skip
     return lanes.gpu, Schedule(lanes.start, lanes.finish)
 
@@ -319,7 +319,7 @@ def place_by_gap(  # noqa: PLR0917  (compiled)
 @kernel
 def _joined(dag: DagArrays, task: int, shortlist: IntArray, count: int, here: int) -> int:
     """The length of the shortlist with GPU `here` on it, if the task fits there."""
-    if dag.need[task] > dag.room[here]:
+    if dag.need[task] > dag.memory[here]:
         return count
     for listed in range(count):
         if shortlist[listed] == here:

@@ -16,7 +16,7 @@ from sim.jit import kernel
 NEVER = np.inf
 
 
-class Room(NamedTuple):
+class Timetable(NamedTuple):
     """Stretch k of server s is from `at_s[s, k]` to the next one's begin, the last has no end."""
 
     at_s: FloatArray  # (S, K) ascending from 0, which is now
@@ -24,22 +24,24 @@ class Room(NamedTuple):
     stretches: IntArray  # (S,) how many
 
 
-def new_room(capacity: IntArray, most: int) -> Room:
+def new_timetable(capacity: IntArray, most: int) -> Timetable:
     """Servers of `capacity` (S,) GPUs that are free for ever; each can have `most` stretches."""
     shape = (len(capacity), most)
-    room = Room(np.empty(shape), np.empty(shape, dtype=np.int64), np.ones(len(capacity), np.int64))
-    room.at_s[:, 0] = 0.0
-    room.free[:, 0] = capacity
-    return room
+    table = Timetable(
+        np.empty(shape), np.empty(shape, dtype=np.int64), np.ones(len(capacity), np.int64)
+    )
+    table.at_s[:, 0] = 0.0
+    table.free[:, 0] = capacity
+    return table
 
 
 @kernel
-def stretch_at(room: Room, server: int, time_s: float) -> int:
+def stretch_at(table: Timetable, server: int, time_s: float) -> int:
     """The stretch of a server that holds `time_s` (0 or later)."""
-    low, high = 0, room.stretches[server]
+    low, high = 0, table.stretches[server]
     while high - low > 1:
         middle = (low + high) // 2
-        if room.at_s[server, middle] <= time_s:
+        if table.at_s[server, middle] <= time_s:
             low = middle
         else:
             high = middle
@@ -48,55 +50,55 @@ def stretch_at(room: Room, server: int, time_s: float) -> int:
 
 @kernel
 def earliest_s(
-    room: Room, server: int, gang: int, ready_s: float, length_s: float, latest_s: float
+    table: Timetable, server: int, gang: int, ready_s: float, length_s: float, latest_s: float
 ) -> float:
     """When `gang` GPUs of a server are first free for `length_s`; NEVER if after `latest_s`."""
-    begin, last = ready_s, room.stretches[server] - 1
-    for k in range(stretch_at(room, server, ready_s), last + 1):
-        if room.free[server, k] < gang:
-            begin = NEVER if k == last else room.at_s[server, k + 1]
+    begin, last = ready_s, table.stretches[server] - 1
+    for k in range(stretch_at(table, server, ready_s), last + 1):
+        if table.free[server, k] < gang:
+            begin = NEVER if k == last else table.at_s[server, k + 1]
             if begin > latest_s:
                 return NEVER
-        elif k == last or room.at_s[server, k + 1] - begin >= length_s:
+        elif k == last or table.at_s[server, k + 1] - begin >= length_s:
             return begin
     return begin
 
 
 @kernel
-def least_free(room: Room, server: int, begin_s: float, end_s: float) -> int:
+def least_free(table: Timetable, server: int, begin_s: float, end_s: float) -> int:
     """GPUs that are free all the time."""
-    k = stretch_at(room, server, begin_s)
-    least: int = room.free[server, k]
+    k = stretch_at(table, server, begin_s)
+    least: int = table.free[server, k]
     k += 1
-    while k < room.stretches[server] and room.at_s[server, k] < end_s:
-        least = min(least, room.free[server, k])
+    while k < table.stretches[server] and table.at_s[server, k] < end_s:
+        least = min(least, table.free[server, k])
         k += 1
     return least
 
 
 @kernel
-def _cut(room: Room, server: int, time_s: float) -> int:
+def _cut(table: Timetable, server: int, time_s: float) -> int:
     """The stretch that begins at `time_s`, made if there is none."""
-    k = stretch_at(room, server, time_s)
-    if room.at_s[server, k] == time_s:
+    k = stretch_at(table, server, time_s)
+    if table.at_s[server, k] == time_s:
         return k
-    for later in range(room.stretches[server], k + 1, -1):
-        room.at_s[server, later] = room.at_s[server, later - 1]
-        room.free[server, later] = room.free[server, later - 1]
-    room.at_s[server, k + 1] = time_s
-    room.free[server, k + 1] = room.free[server, k]
-    room.stretches[server] += 1
+    for later in range(table.stretches[server], k + 1, -1):
+        table.at_s[server, later] = table.at_s[server, later - 1]
+        table.free[server, later] = table.free[server, later - 1]
+    table.at_s[server, k + 1] = time_s
+    table.free[server, k + 1] = table.free[server, k]
+    table.stretches[server] += 1
     return k + 1
 
 
 @kernel
-def take(room: Room, server: int, gpus: int, begin_s: float, end_s: float) -> None:
+def take(table: Timetable, server: int, gpus: int, begin_s: float, end_s: float) -> None:
     """Give away `gpus` of a server; nothing where it ends as it begins."""
     if end_s <= begin_s:
         return
-    first = _cut(room, server, begin_s)
-    for k in range(first, _cut(room, server, end_s)):
-        room.free[server, k] -= gpus
+    first = _cut(table, server, begin_s)
+    for k in range(first, _cut(table, server, end_s)):
+        table.free[server, k] -= gpus
 
 
 ANY = -1  # GPUs of all types together
@@ -119,24 +121,24 @@ def new_scratch(servers: int, racks: int) -> Scratch:
 
 
 @kernel
-def of_kind(wanted: int, kind: int) -> bool:
+def is_type(wanted: int, gpu_type: int) -> bool:
     """Whether a GPU type is the one wanted; any is where ANY is."""
-    return wanted < 0 or wanted == kind
+    return wanted < 0 or wanted == gpu_type
 
 
 @kernel
 def _free_all_along(  # noqa: PLR0917  (compiled)
-    site: Site, tasks: Tasks, task: int, kind: int, begin_s: float, end_s: float,
-    room: Room, scratch: Scratch,
+    site: Site, tasks: Tasks, task: int, gpu_type: int, begin_s: float, end_s: float,
+    table: Timetable, scratch: Scratch,
 ) -> int:  # fmt: skip
     """Fill `scratch.most`; returns its sum."""
     total = 0
     for server in range(len(scratch.most)):
         fit = tasks.fit[tasks.kind[task], server]
-        if fit == 0 or not of_kind(kind, site.server_type[server]):
+        if fit == 0 or not is_type(gpu_type, site.server_type[server]):
             scratch.most[server] = 0
             continue
-        scratch.most[server] = min(fit, least_free(room, server, begin_s, end_s))
+        scratch.most[server] = min(fit, least_free(table, server, begin_s, end_s))
         total += scratch.most[server]
     return total
 
@@ -161,28 +163,28 @@ def _length_on_fullest(site: Site, tasks: Tasks, task: int, scratch: Scratch) ->
     racks = scratch.racks.sum()
     for server in range(len(scratch.given)):
         if scratch.given[server] > 0:
-            kind = site.server_type[server]
+            gpu_type = site.server_type[server]
             profile, gang = tasks.profile[task], tasks.gang[task]
-            slowest = max(slowest, pace(site, profile, gang, kind, most, servers, racks))
+            slowest = max(slowest, pace(site, profile, gang, gpu_type, most, servers, racks))
     length_s: float = tasks.work_s[task] * slowest
     return length_s
 
 
 @kernel
-def _next_change_s(room: Room, scratch: Scratch, time_s: float) -> float:
+def _next_change_s(table: Timetable, scratch: Scratch, time_s: float) -> float:
     """The first time after `time_s` at which some server's free GPUs change."""
     soonest = NEVER
     for server in range(len(scratch.most)):
-        k = stretch_at(room, server, time_s) + 1
-        if k < room.stretches[server]:
-            soonest = min(soonest, room.at_s[server, k])
+        k = stretch_at(table, server, time_s) + 1
+        if k < table.stretches[server]:
+            soonest = min(soonest, table.at_s[server, k])
     return soonest
 
 
 @kernel
 def spread_place(  # noqa: PLR0917  (compiled)
-    site: Site, tasks: Tasks, task: int, kind: int, ready_s: float, least_s: float,
-    patience: float, beat_s: float, room: Room, scratch: Scratch,
+    site: Site, tasks: Tasks, task: int, gpu_type: int, ready_s: float, least_s: float,
+    patience: float, beat_s: float, table: Timetable, scratch: Scratch,
 ) -> tuple[float, float]:  # fmt: skip
     """Begin and length of the first place over servers of one type, or of ANY; NEVER if none.
 
@@ -190,26 +192,28 @@ def spread_place(  # noqa: PLR0917  (compiled)
         site: the cluster.
         tasks: all tasks.
         task: the one to place.
-        kind: type of GPU, or ANY.
+        gpu_type: type of GPU, or ANY.
         ready_s: not before.
         least_s: what the task takes at least.
         patience: weight of waiting, as `list_tasks` has it.
         beat_s: end plus weighted wait that it has to beat; looks no further.
-        room: what is free.
+        table: what is free.
         scratch: scratch; `given` holds the place.
     """
     begin = ready_s
     while begin + least_s + patience * (begin - ready_s) < beat_s:
         length = least_s
         for _ in range(TRIES):
-            total = _free_all_along(site, tasks, task, kind, begin, begin + length, room, scratch)
+            total = _free_all_along(
+                site, tasks, task, gpu_type, begin, begin + length, table, scratch
+            )
             if total < tasks.gang[task]:
                 break
             takes = _length_on_fullest(site, tasks, task, scratch)
             if takes <= length:
                 return begin, takes
             length = takes
-        begin = _next_change_s(room, scratch, begin)
+        begin = _next_change_s(table, scratch, begin)
     return NEVER, 0.0
 
 
@@ -248,7 +252,7 @@ def new_listing(tasks: Tasks, servers: int) -> Listing:
 
 @kernel
 def list_tasks(  # noqa: PLR0917  (compiled)
-    site: Site, tasks: Tasks, order: IntArray, rule: Rule, room: Room, scratch: Scratch,
+    site: Site, tasks: Tasks, order: IntArray, rule: Rule, table: Timetable, scratch: Scratch,
     listing: Listing,
 ) -> None:  # fmt: skip
     """Place tasks in order, each where its end, and its waiting times `patience`, is least.
@@ -258,13 +262,13 @@ def list_tasks(  # noqa: PLR0917  (compiled)
         tasks: what there is to do.
         order: tasks that do not run, parents before children.
         rule: how.
-        room: what is free, running tasks taken into account; what is placed is taken.
+        table: what is free, running tasks taken into account; what is placed is taken.
         scratch: scratch.
         listing: filled; running tasks get their ends.
     """
     idle, used = 0, 0
-    for server in range(len(room.stretches)):
-        idle += room.free[server, 0]
+    for server in range(len(table.stretches)):
+        idle += table.free[server, 0]
     for task in range(len(tasks.gang)):
         if tasks.end_s[task] != PENDING:
             listing.begin_s[task], listing.end_s[task] = 0.0, tasks.end_s[task]
@@ -275,7 +279,7 @@ def list_tasks(  # noqa: PLR0917  (compiled)
         ready = _ready_s(tasks, task, listing)
         if ready == NEVER or (rule.only_now and not rule.holds and ready > 0.0):
             continue
-        used = _placed(site, tasks, task, ready, rule, room, scratch, listing, used)
+        used = _placed(site, tasks, task, ready, rule, table, scratch, listing, used)
         if listing.begin_s[task] == 0.0:
             idle -= tasks.gang[task]
 
@@ -291,16 +295,16 @@ def _ready_s(tasks: Tasks, task: int, listing: Listing) -> float:
 
 @kernel
 def _placed(  # noqa: PLR0917  (compiled)
-    site: Site, tasks: Tasks, task: int, ready: float, rule: Rule, room: Room, scratch: Scratch,
-    listing: Listing, used: int,
+    site: Site, tasks: Tasks, task: int, ready: float, rule: Rule, table: Timetable,
+    scratch: Scratch, listing: Listing, used: int,
 ) -> int:  # fmt: skip
     """Take the best place for a task; returns how much of the listing's servers is used."""
-    place, begin, length = _on_one_server(site, tasks, task, ready, rule.patience, room)
+    place, begin, length = _on_one_server(site, tasks, task, ready, rule.patience, table)
     beat = NEVER
     if place != NOWHERE:
         beat = begin + length + rule.patience * (begin - ready)
     if tasks.gang[task] > 1:
-        apart, long = _on_several(site, tasks, task, ready, rule.patience, beat, room, scratch)
+        apart, long = _on_several(site, tasks, task, ready, rule.patience, beat, table, scratch)
         if apart != NEVER:
             place, begin, length = SPREAD, apart, long
     if place == NOWHERE:
@@ -308,13 +312,13 @@ def _placed(  # noqa: PLR0917  (compiled)
     listing.begin_s[task], listing.end_s[task] = begin, begin + length
     listing.first[task] = used
     if place != SPREAD:
-        take(room, place, tasks.gang[task], begin, begin + length)
+        take(table, place, tasks.gang[task], begin, begin + length)
         listing.server[used], listing.gpus[used] = place, tasks.gang[task]
         listing.servers[task] = 1
         return used + 1
     for server in range(len(scratch.best)):
         if scratch.best[server] > 0:
-            take(room, server, scratch.best[server], begin, begin + length)
+            take(table, server, scratch.best[server], begin, begin + length)
             listing.server[used], listing.gpus[used] = server, scratch.best[server]
             listing.servers[task] += 1
             used += 1
@@ -323,23 +327,22 @@ def _placed(  # noqa: PLR0917  (compiled)
 
 @kernel
 def _on_one_server(
-    site: Site, tasks: Tasks, task: int, ready: float, patience: float, room: Room
+    site: Site, tasks: Tasks, task: int, ready: float, patience: float, table: Timetable
 ) -> tuple[int, float, float]:
     """Server, begin and length of the best place; of equals that with fewest GPUs free then."""
     best, best_begin, best_length, best_free, place = NEVER, 0.0, 0.0, 0, NOWHERE
     profile, gang = tasks.profile[task], tasks.gang[task]
-    for server in range(len(room.stretches)):
+    for server in range(len(table.stretches)):
         if tasks.fit[tasks.kind[task], server] < gang:
             continue
-        length = tasks.work_s[task] * pace(
-            site, profile, gang, site.server_type[server], gang, 1, 1
-        )
+        gpu_type = site.server_type[server]
+        length = tasks.work_s[task] * pace(site, profile, gang, gpu_type, gang, 1, 1)
         latest = ready + (best - ready - length) / (1.0 + patience)
-        begin = earliest_s(room, server, gang, ready, length, latest)
+        begin = earliest_s(table, server, gang, ready, length, latest)
         if begin == NEVER:
             continue
         score = begin + length + patience * (begin - ready)
-        free = room.free[server, stretch_at(room, server, begin)]
+        free = table.free[server, stretch_at(table, server, begin)]
         if score < best or (score == best and free < best_free):
             best, best_begin, best_length, best_free = score, begin, length, free
             place = server
@@ -348,8 +351,8 @@ def _on_one_server(
 
 @kernel
 def _on_several(  # noqa: PLR0917  (compiled)
-    site: Site, tasks: Tasks, task: int, ready: float, patience: float, beat: float, room: Room,
-    scratch: Scratch,
+    site: Site, tasks: Tasks, task: int, ready: float, patience: float, beat: float,
+    table: Timetable, scratch: Scratch,
 ) -> tuple[float, float]:  # fmt: skip
     """Begin and length of the best spread that beats `beat`, in `scratch.best`; else NEVER.
 
@@ -357,14 +360,14 @@ def _on_several(  # noqa: PLR0917  (compiled)
     """
     found, found_length, enough = NEVER, 0.0, False
     gang = tasks.gang[task]
-    for kind in range(site.compute_s.shape[1] + 1):
-        which = ANY if kind == site.compute_s.shape[1] else kind
+    for gpu_type in range(site.compute_s.shape[1] + 1):
+        which = ANY if gpu_type == site.compute_s.shape[1] else gpu_type
         if which == ANY and enough:
             break
         total, largest = 0, 0
-        for server in range(len(room.stretches)):
+        for server in range(len(table.stretches)):
             fit = tasks.fit[tasks.kind[task], server]
-            if fit > 0 and of_kind(which, site.server_type[server]):
+            if fit > 0 and is_type(which, site.server_type[server]):
                 total += fit
                 largest = max(largest, fit)
         if total < gang:
@@ -373,7 +376,7 @@ def _on_several(  # noqa: PLR0917  (compiled)
         servers = max(2, -(-gang // largest))
         least = _least_s(site, tasks, task, which, min(gang - 1, largest), servers)
         begin, length = spread_place(
-            site, tasks, task, which, ready, least, patience, beat, room, scratch
+            site, tasks, task, which, ready, least, patience, beat, table, scratch
         )
         if begin != NEVER:
             score = begin + length + patience * (begin - ready)
@@ -389,9 +392,9 @@ def _least_s(site: Site, tasks: Tasks, task: int, which: int, most: int, servers
     """What a spread takes at least; over ANY type no less than on the fastest."""
     least = NEVER
     for server in range(len(site.server_type)):
-        kind = site.server_type[server]
-        if of_kind(which, kind) and tasks.fit[tasks.kind[task], server] > 0:
+        gpu_type = site.server_type[server]
+        if is_type(which, gpu_type) and tasks.fit[tasks.kind[task], server] > 0:
             profile, gang = tasks.profile[task], tasks.gang[task]
-            least = min(least, pace(site, profile, gang, kind, most, servers, 1))
+            least = min(least, pace(site, profile, gang, gpu_type, most, servers, 1))
     length_s: float = tasks.work_s[task] * least
     return length_s

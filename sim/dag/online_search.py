@@ -13,13 +13,13 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.online_listing import (
     Listing,
-    Room,
     Rule,
+    Timetable,
     least_free,
     list_tasks,
     new_listing,
-    new_room,
     new_scratch,
+    new_timetable,
     take,
 )
 from sim.dag.online_tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
@@ -90,15 +90,15 @@ def order_of(tasks: Tasks, hope_s: FloatArray, to_go_s: FloatArray) -> IntArray:
 @kernel
 def hold_running(
     tasks: Tasks, task_of: IntArray, gpu_server: IntArray, tenants: IntArray, tenant: IntArray,
-    room: Room,
+    table: Timetable,
 ) -> None:  # fmt: skip
     """Take every GPU that has tenants until the last of them ends; `task_of` (J,) job's task."""
     for gpu in range(len(gpu_server)):
         until = 0.0
         for k in range(tenants[gpu]):
             until = max(until, tasks.end_s[task_of[tenant[gpu, k]]])
-        if until > 0.0 and least_free(room, gpu_server[gpu], 0.0, until) > 0:
-            take(room, gpu_server[gpu], 1, 0.0, until)
+        if until > 0.0 and least_free(table, gpu_server[gpu], 0.0, until) > 0:
+            take(table, gpu_server[gpu], 1, 0.0, until)
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,13 @@ class Planner:
         tasks, view = self.tasks, self.view
         order = order[: self.most_tasks]
         runs = int(np.count_nonzero(tasks.end_s != PENDING))
-        room = new_room(self.capacity, 2 * (len(order) + runs) + 2)
-        hold_running(tasks, self.task_of, view.topology.gpu_server, view.tenants, view.tenant, room)
+        table = new_timetable(self.capacity, 2 * (len(order) + runs) + 2)
+        hold_running(
+            tasks, self.task_of, view.topology.gpu_server, view.tenants, view.tenant, table
+        )
         listing = new_listing(tasks, len(self.capacity))
         scratch = new_scratch(len(self.capacity), view.topology.num_racks)
-        list_tasks(self.site, tasks, order, rule, room, scratch, listing)
+        list_tasks(self.site, tasks, order, rule, table, scratch, listing)
         return listing
 
 

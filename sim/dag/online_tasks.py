@@ -52,11 +52,11 @@ class Tasks(NamedTuple):
 
 @kernel
 def pace(  # noqa: PLR0917  (compiled)
-    site: Site, profile: int, gang: int, kind: int, most: int, servers: int, racks: int
+    site: Site, profile: int, gang: int, gpu_type: int, most: int, servers: int, racks: int
 ) -> float:
-    """Seconds that a second of work takes on GPUs of `kind`, so spread."""
+    """Seconds that a second of work takes on GPUs of `gpu_type`, so spread."""
     comm = comm_of(site.network, profile, Spread(most, servers, racks, 1, 1))
-    step: float = site.compute_s[profile, kind] + (comm.local_s + comm.server_s) + comm.rack_s
+    step: float = site.compute_s[profile, gpu_type] + (comm.local_s + comm.server_s) + comm.rack_s
     slow: float = step / site.reference_s[profile, gang]
     return slow
 
@@ -76,8 +76,8 @@ def mean_lengths_s(site: Site, tasks: Tasks) -> FloatArray:
         largest = max(1, fit.max())
         servers, total, gpus = -(-gang // largest), 0.0, 0
         for server in range(len(fit)):
-            kind = site.server_type[server]
-            here = pace(site, tasks.profile[task], gang, kind, min(gang, largest), servers, 1)
+            gpu_type = site.server_type[server]
+            here = pace(site, tasks.profile[task], gang, gpu_type, min(gang, largest), servers, 1)
             total += fit[server] * here
             gpus += fit[server]
         length[task] = tasks.work_s[task] * total / max(gpus, 1)
@@ -251,8 +251,8 @@ def slowness(view: ClusterView, site: Site, job: int, gpus: IntArray) -> float:
     server = view.topology.gpu_server[gpus]
     most, servers, racks, *_ = spread_of(view.topology, server)
     profile, gang = int(view.jobs.profile[job]), int(view.jobs.num_gpus[job])
-    kinds = set(site.server_type[server].tolist())
-    return max(pace(site, profile, gang, kind, most, servers, racks) for kind in kinds)
+    gpu_types = set(site.server_type[server].tolist())
+    return max(pace(site, profile, gang, gpu_type, most, servers, racks) for gpu_type in gpu_types)
 
 
 def left_s(

@@ -144,12 +144,12 @@ def optimistic_costs(dag: DagArrays, s_per_mb: float) -> FloatArray:
             child = dag.child[edge]
             best = np.inf
             for gpu in range(gpus):
-                if dag.need[child] <= dag.room[gpu]:
+                if dag.need[child] <= dag.memory[gpu]:
                     best = min(best, table[child, gpu] + dag.work[child] / dag.speed[gpu])
             elsewhere = best + dag.child_mb[edge] * s_per_mb
             for gpu in range(gpus):
                 here = elsewhere
-                if dag.need[child] <= dag.room[gpu]:
+                if dag.need[child] <= dag.memory[gpu]:
                     here = min(here, table[child, gpu] + dag.work[child] / dag.speed[gpu])
                 table[task, gpu] = max(table[task, gpu], here)
     return table
@@ -212,7 +212,7 @@ def lower_bound_s(problem: DagProblem) -> float:
     GPU); the work is spread over all GPUs by their speeds.
     """
     graph, gpus = problem.graph, problem.machines
-    fits = graph.need_gib[:, None] <= gpus.room_gib[None, :]
+    fits = graph.need_gib[:, None] <= gpus.memory_gib[None, :]
     best_speed = np.where(fits, gpus.speed[None, :], 0.0).max(axis=1)
     path_s = longest_paths(problem.arrays, graph.work_s / best_speed, 0.0)
     return max(float(path_s.max()), float(graph.work_s.sum() / gpus.speed.sum()))
@@ -251,7 +251,7 @@ def mirrored(dag: DagArrays) -> DagArrays:
     children = _turned(count, dag.first_parent, dag.parent, dag.parent_mb)
     return DagArrays(
         dag.work[::-1].copy(), *parents, *children,
-        dag.speed, dag.s_per_mb, dag.need[::-1].copy(), dag.room,
+        dag.speed, dag.s_per_mb, dag.need[::-1].copy(), dag.memory,
     )  # fmt: skip
 
 

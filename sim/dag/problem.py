@@ -178,7 +178,7 @@ class Machines:
 
     name: str
     speed: FloatArray  # (g,) above 0; 1 is the speed that works are given for
-    room_gib: FloatArray  # (g,)
+    memory_gib: FloatArray  # (g,)
     s_per_mb: FloatArray  # (g, g) at least 0, symmetric, 0 on the diagonal
 
     def __len__(self) -> int:
@@ -186,14 +186,16 @@ class Machines:
         return len(self.speed)
 
 
-def machines(name: str, speed: FloatArray, room_gib: FloatArray, s_per_mb: FloatArray) -> Machines:
+def machines(
+    name: str, speed: FloatArray, memory_gib: FloatArray, s_per_mb: FloatArray
+) -> Machines:
     """Check the numbers; DagError: no GPU, shapes that differ, or a number out of range."""
     count = len(speed)
     if not count:
         raise DagError(f"{name}: there is no GPU")
-    if room_gib.shape != (count,) or s_per_mb.shape != (count, count):
+    if memory_gib.shape != (count,) or s_per_mb.shape != (count, count):
         raise DagError(
-            f"{name}: {count} speeds, memory of shape {room_gib.shape} and transfers of shape "
+            f"{name}: {count} speeds, memory of shape {memory_gib.shape} and transfers of shape "
             f"{s_per_mb.shape}; they must be (g,), (g,) and (g, g)"
         )
     if not (np.isfinite(speed).all() and (speed > 0).all()):
@@ -202,7 +204,7 @@ def machines(name: str, speed: FloatArray, room_gib: FloatArray, s_per_mb: Float
         raise DagError(f"{name}: a transfer time is negative or not finite")
     if np.diagonal(s_per_mb).any() or not (s_per_mb == s_per_mb.T).all():
         raise DagError(f"{name}: transfers must take no time within a GPU, and equal both ways")
-    return Machines(name, speed, room_gib, s_per_mb)
+    return Machines(name, speed, memory_gib, s_per_mb)
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class GpuModel:
 
     name: str
     speed: float  # over that of a V100
-    room_gib: float
+    memory_gib: float
 
 
 def drawn_machines(
@@ -251,7 +253,7 @@ def drawn_machines(
     return machines(
         f"{gpus} GPUs",
         np.array([models[k].speed for k in model]),
-        np.array([models[k].room_gib for k in model]),
+        np.array([models[k].memory_gib for k in model]),
         s_per_mb,
     )
 
@@ -269,7 +271,7 @@ class DagArrays(NamedTuple):
     speed: FloatArray  # (g,)
     s_per_mb: FloatArray  # (g, g)
     need: FloatArray  # (n,)
-    room: FloatArray  # (g,)
+    memory: FloatArray  # (g,)
 
 
 @dataclass(frozen=True)
@@ -305,7 +307,7 @@ class DagProblem:
         return DagArrays(
             graph.work_s, graph.first_parent, graph.parent, graph.parent_mb,
             graph.first_child, graph.child, graph.child_mb,
-            gpus.speed, gpus.s_per_mb, graph.need_gib, gpus.room_gib,
+            gpus.speed, gpus.s_per_mb, graph.need_gib, gpus.memory_gib,
         )  # fmt: skip
 
     @cached_property
@@ -323,12 +325,12 @@ class DagProblem:
 
 def dag_problem(graph: TaskGraph, gpus: Machines) -> DagProblem:
     """Put a DAG on machines; DagError: a task fits no GPU."""
-    room = float(gpus.room_gib.max())
-    too_big = np.flatnonzero(graph.need_gib > room)
+    most_gib = float(gpus.memory_gib.max())
+    too_big = np.flatnonzero(graph.need_gib > most_gib)
     if len(too_big):
         row = int(too_big[0])
         raise DagError(
             f"{graph.name}: task {graph.tasks[row]!r} needs {graph.need_gib[row]:g} GiB and fits "
-            f"no GPU: the largest of {gpus.name} has {room:g}; split the task or add a GPU"
+            f"no GPU: the largest of {gpus.name} has {most_gib:g}; split the task or add a GPU"
         )
     return DagProblem(graph, gpus)

@@ -123,7 +123,7 @@ def _place(problem: DagProblem, gpu: IntArray, task: int, rng: np.random.Generat
     parents = graph.parent[graph.first_parent[task] : graph.first_parent[task + 1]]
     children = graph.child[graph.first_child[task] : graph.first_child[task + 1]]
     near = np.setdiff1d(gpu[np.concatenate([parents, children])], [gpu[task]])
-    near = near[problem.machines.room_gib[near] >= graph.need_gib[task]]
+    near = near[problem.machines.memory_gib[near] >= graph.need_gib[task]]
     if len(near) and rng.random() < NEAR:
         return int(rng.choice(near))
     return int(random_gpus(problem, np.array([task]), rng)[0])
@@ -243,7 +243,7 @@ def _odds(
         score = 0.0
         for feature in range(len(weights)):
             score += weights[feature] * seen[here, feature]
-        odds[here] = score if dag.need[task] <= dag.room[here] else -np.inf
+        odds[here] = score if dag.need[task] <= dag.memory[here] else -np.inf
         top = max(top, odds[here])
     total = 0.0
     for here in range(len(odds)):

@@ -117,11 +117,11 @@ def random_start(problem: DagProblem, rng: np.random.Generator) -> Start:
 
 def random_gpus(problem: DagProblem, tasks: IntArray, rng: np.random.Generator) -> IntArray:
     """A GPU for each of the tasks, uniform over those that it fits."""
-    need, room = problem.graph.need_gib, problem.machines.room_gib
+    need, memory = problem.graph.need_gib, problem.machines.memory_gib
     gpu = rng.integers(problem.num_gpus, size=len(tasks))
-    tight = np.flatnonzero(need[tasks] > room[gpu])
+    tight = np.flatnonzero(need[tasks] > memory[gpu])
     for row in tight.tolist():
-        gpu[row] = rng.choice(np.flatnonzero(room >= need[tasks[row]]))
+        gpu[row] = rng.choice(np.flatnonzero(memory >= need[tasks[row]]))
     return gpu
 
 

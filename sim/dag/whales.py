@@ -79,7 +79,7 @@ class WhaleSearch:
         def made(spot: FloatArray, target: Plan) -> tuple[Plan, FloatArray]:
             at = np.clip(spot, 0.0, problem.num_gpus - 1.0)
             gpu = by_speed[np.rint(at).astype(np.int64)]
-            fits = problem.graph.need_gib <= problem.machines.room_gib[gpu]
+            fits = problem.graph.need_gib <= problem.machines.memory_gib[gpu]
             return Plan(np.where(fits, gpu, target.gpu), target.order), at
 
         _swim(starts, meter, rng, lambda plan: number[plan.gpu].astype(np.float64), made)
@@ -145,7 +145,7 @@ def nearest_loads(dag: DagArrays, hope: FloatArray, load: FloatArray, gpu: IntAr
     for task in range(len(hope)):
         best = np.inf
         for here in range(len(load)):
-            if dag.need[task] > dag.room[here]:
+            if dag.need[task] > dag.memory[here]:
                 continue
             gap = abs(hope[task] - (load[here] + dag.work[task] / dag.speed[here]))
             if gap < best:

@@ -117,8 +117,8 @@ def columns_s(
 
 
 @kernel
-def slow_in_mix(slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int) -> float:
-    """Slow-down of the i-th of the first `count` tenants of a GPU of type `kind`.
+def slow_in_mix(slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int) -> float:
+    """Slow-down of the i-th of the first `count` tenants of a GPU of type `gpu_type`.
 
     Who has a smaller part of the GPU is there less of the time: all are there for as much as the
     smallest part, all but that one for what the second smallest has beyond it, and so on.
@@ -128,7 +128,8 @@ def slow_in_mix(slowing: Slowing, kind: int, tenants: IntArray, count: int, i: i
         smallest = _smallest(tenants, count, there)
         milli = milli_of(tenants, smallest)
         if milli > below:
-            slow += _excess(slowing, kind, tenants, count, i, there) * ((milli - below) / 1000.0)
+            excess = _excess(slowing, gpu_type, tenants, count, i, there)
+            slow += excess * ((milli - below) / 1000.0)
             below = milli
         there ^= 1 << smallest
     return slow
@@ -146,30 +147,30 @@ def _smallest(tenants: IntArray, count: int, there: int) -> int:
 
 @kernel
 def _excess(
-    slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int, there: int
+    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, there: int
 ) -> float:  # fmt: skip
     """Excess of the i-th beside those there, had each the whole GPU."""
     if _size(there) > slowing.most_aggressors:
-        return _excess_beyond(slowing, kind, tenants, count, i, there)
+        return _excess_beyond(slowing, gpu_type, tenants, count, i, there)
     column = _column(slowing.slowdown.shape[1], tenants, count, there)
-    return float(slowing.slowdown[kind, profile_of(tenants, i), column] - 1.0)
+    return float(slowing.slowdown[gpu_type, profile_of(tenants, i), column] - 1.0)
 
 
 @kernel
 def _excess_beyond(
-    slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int, there: int
+    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, there: int
 ) -> float:  # fmt: skip
     """The pairs' sum times the most that the table says of a part of K over its own pairs' sum.
 
     A part without any excess of its pairs counts as it is.
     """
     victim, profiles = profile_of(tenants, i), slowing.slowdown.shape[1]
-    whole = _pair_sum(slowing, kind, tenants, count, i, there)
+    whole = _pair_sum(slowing, gpu_type, tenants, count, i, there)
     worst, chosen = 0.0, (1 << slowing.most_aggressors) - 1
     while chosen < (1 << _size(there)):
         part = _spread(chosen, there)
-        excess = slowing.slowdown[kind, victim, _column(profiles, tenants, count, part)] - 1.0
-        pairs = _pair_sum(slowing, kind, tenants, count, i, part)
+        excess = slowing.slowdown[gpu_type, victim, _column(profiles, tenants, count, part)] - 1.0
+        pairs = _pair_sum(slowing, gpu_type, tenants, count, i, part)
         if pairs > 0.0:
             excess *= whole / pairs
         worst = max(worst, excess)
@@ -179,12 +180,12 @@ def _excess_beyond(
 
 @kernel
 def _pair_sum(
-    slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int, there: int
+    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, there: int
 ) -> float:  # fmt: skip
-    total = 0.0
+    victim, total = profile_of(tenants, i), 0.0
     for k in range(count):
         if (there >> k) & 1:
-            total += slowing.slowdown[kind, profile_of(tenants, i), profile_of(tenants, k)] - 1.0
+            total += slowing.slowdown[gpu_type, victim, profile_of(tenants, k)] - 1.0
     return total
 
 
@@ -262,45 +263,45 @@ def asks_table(slowing: Slowing, count: int) -> bool:
 
 
 @kernel
-def slow_in(slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int) -> float:
-    """Slow-down of the i-th of the first `count` tenants of a GPU of type `kind`."""
+def slow_in(slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int) -> float:
+    """Slow-down of the i-th of the first `count` tenants of a GPU of type `gpu_type`."""
     if asks_table(slowing, count):
-        return slow_in_mix(slowing, kind, tenants, count, i)
+        return slow_in_mix(slowing, gpu_type, tenants, count, i)
     victim, slow = profile_of(tenants, i), 1.0
     for k in range(count):
         if k != i:
-            pair = slowing.slowdown[kind, victim, profile_of(tenants, k)]
+            pair = slowing.slowdown[gpu_type, victim, profile_of(tenants, k)]
             slow += excess_by(pair, milli_of(tenants, k))
     return slow
 
 
 @kernel
-def hit_of(slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int) -> float:
+def hit_of(slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int) -> float:
     """1 and what the last tenant adds to the slow-down of the i-th."""
     if asks_table(slowing, count):
-        before = slow_in(slowing, kind, tenants, count - 1, i)
-        return max(1.0, 1.0 + (slow_in_mix(slowing, kind, tenants, count, i) - before))
-    pair = slowing.slowdown[kind, profile_of(tenants, i), profile_of(tenants, count - 1)]
+        before = slow_in(slowing, gpu_type, tenants, count - 1, i)
+        return max(1.0, 1.0 + (slow_in_mix(slowing, gpu_type, tenants, count, i) - before))
+    pair = slowing.slowdown[gpu_type, profile_of(tenants, i), profile_of(tenants, count - 1)]
     return 1.0 + excess_by(pair, milli_of(tenants, count - 1))
 
 
 @kernel
 def fits_beside(
-    feasible: BoolArray, kind: int, profile: int, milli: int, other: int, other_milli: int
+    feasible: BoolArray, gpu_type: int, profile: int, milli: int, other: int, other_milli: int
 ) -> bool:
-    """Whether two jobs may share a GPU of type `kind`.
+    """Whether two jobs may share a GPU of type `gpu_type`.
 
     Parts of a GPU that are together no more than one fit whatever profiles say. `feasible` is
     (T, P, P).
     """
-    return milli + other_milli <= WHOLE or bool(feasible[kind, profile, other])
+    return milli + other_milli <= WHOLE or bool(feasible[gpu_type, profile, other])
 
 
 @kernel
 def joining_cost(
     slowing: Slowing,
     feasible: BoolArray,
-    kind: int,
+    gpu_type: int,
     tenants: IntArray,
     last: int,
     least_speed: float,
@@ -313,12 +314,13 @@ def joining_cost(
     profile, milli = profile_of(tenants, last), milli_of(tenants, last)
     for k in range(last):
         other, other_milli = profile_of(tenants, k), milli_of(tenants, k)
-        if not fits_beside(feasible, kind, profile, milli, other, other_milli):
+        if not fits_beside(feasible, gpu_type, profile, milli, other, other_milli):
             return NO_COST
-    own, victim, speed = slow_in(slowing, kind, tenants, last + 1, last), 1.0, 0.0
+    own, victim, speed = slow_in(slowing, gpu_type, tenants, last + 1, last), 1.0, 0.0
     for k in range(last):
-        victim = max(victim, hit_of(slowing, kind, tenants, last + 1, k))
-        speed += 1.0 / slow_in(slowing, kind, tenants, last + 1, k)  # old neighbours cost it, too
+        victim = max(victim, hit_of(slowing, gpu_type, tenants, last + 1, k))
+        # Old neighbours cost it, too.
+        speed += 1.0 / slow_in(slowing, gpu_type, tenants, last + 1, k)
     if last > 0 and speed + 1.0 / own <= least_speed:
         return NO_COST
     return float(own * victim)

@@ -161,9 +161,9 @@ def _check_graph(graph: LinkGraph, topology: Topology) -> None:
             f"the link graph of {topology.name} has {graph.num_servers} servers, the topology "
             f"{topology.num_servers}; build both from the same servers"
         )
-    room = np.zeros(max(1, graph.longest_route), dtype=np.int64)
+    path = np.zeros(max(1, graph.longest_route), dtype=np.int64)
     unreached = _first_unreached(
-        graph.first_up, graph.up_link, graph.link_ends, graph.route_kind, graph.rule, room,
+        graph.first_up, graph.up_link, graph.link_ends, graph.route_kind, graph.rule, path,
         topology.num_servers,
     )  # fmt: skip
     if unreached >= 0:
@@ -180,12 +180,12 @@ def _first_unreached(  # noqa: PLR0917  (compiled: arrays by position)
     link_ends: IntArray,
     route_kind: int,
     rule: IntArray,
-    room: IntArray,
+    path: IntArray,
     servers: int,
 ) -> int:
     """First server that server 0 has no route to; -1 where there is none."""
     for server in range(1, servers):
-        if route(first_up, up_link, link_ends, route_kind, rule, 0, server, room) < 0:
+        if route(first_up, up_link, link_ends, route_kind, rule, 0, server, path) < 0:
             return server
     return -1
 

@@ -186,10 +186,10 @@ def mix_table(pairs: PairTable, most_aggressors: int, predict: Predict) -> MixTa
     for size in range(FEWEST, most_aggressors + 1):
         mixes, own = _sized(profiles, size)
         parts = _parts(profiles, mixes)
-        for kind, victim in np.ndindex(types, profiles):
-            told = np.asarray(predict(kind, victim, mixes), dtype=np.float64)
-            _check_told(told, kind, victim, mixes)
-            row = slowdown[kind, victim]
+        for gpu_type, victim in np.ndindex(types, profiles):
+            told = np.asarray(predict(gpu_type, victim, mixes), dtype=np.float64)
+            _check_told(told, gpu_type, victim, mixes)
+            row = slowdown[gpu_type, victim]
             row[own] = np.maximum.reduce([told, *(row[part] for part in parts)])
     return MixTable(slowdown=slowdown, most_aggressors=most_aggressors)
 
@@ -211,10 +211,10 @@ def check_size(types: int, profiles: int, most_aggressors: int) -> None:
     )
 
 
-def _check_told(told: FloatArray, kind: int, victim: int, mixes: IntArray) -> None:
+def _check_told(told: FloatArray, gpu_type: int, victim: int, mixes: IntArray) -> None:
     if told.shape != (len(mixes),) or not np.all(np.isfinite(told)):
         raise PhysicsError(
-            f"mix table: predictions for GPU type {kind}, victim {victim} and {mixes.shape[1]} "
+            f"mix table: predictions for GPU type {gpu_type}, victim {victim} and {mixes.shape[1]} "
             f"aggressors are {told.shape}, or not finite; give {len(mixes)} numbers"
         )
 
@@ -291,8 +291,8 @@ class PowerLaw:
             return None
         excess = pairs.slowdown - 1.0
 
-        def predict(kind: int, victim: int, mixes: IntArray) -> FloatArray:
-            return 1.0 + norm(excess[kind, victim][mixes], self.power)
+        def predict(gpu_type: int, victim: int, mixes: IntArray) -> FloatArray:
+            return 1.0 + norm(excess[gpu_type, victim][mixes], self.power)
 
         return mix_table(pairs, most, predict)
 

@@ -106,14 +106,14 @@ def told_tables(network: LinkNetwork, catalogue: Catalogue, topology: Topology) 
     server_s = exposed * _server_s(network, topology, size)
     rack_gpus = np.bincount(topology.server_rack, weights=topology.gpus_per_server)
     nic_gbps = float(topology.nic_gbps.min())
-    rooms = max(1.0, float(np.median(topology.uplink_gbps)) / nic_gbps)  # NICs an uplink serves
+    nics = max(1.0, float(np.median(topology.uplink_gbps)) / nic_gbps)  # that an uplink serves
     busy = _busy(catalogue, local_s, server_s)
     return NetworkTables(
         local_s=local_s,
         server_s=server_s,
         rack_s=exposed * _rack_s(network, topology),
         nic_factor=_factor(network, busy, MOST_TENANTS * size, 1.0),
-        uplink_factor=_factor(network, busy, MOST_TENANTS * int(rack_gpus.max()), rooms),
+        uplink_factor=_factor(network, busy, MOST_TENANTS * int(rack_gpus.max()), nics),
     )
 
 
@@ -176,13 +176,13 @@ def _busy(catalogue: Catalogue, local_s: FloatArray, server_s: FloatArray) -> fl
     return float(np.mean(spread_s / step_s))
 
 
-def _factor(network: LinkNetwork, busy: float, most: int, rooms: float) -> FloatArray:
-    """(most + 1,) time with 0 .. most jobs on a link with room for `rooms` of them, over alone."""
+def _factor(network: LinkNetwork, busy: float, most: int, nics: float) -> FloatArray:
+    """(most + 1,) time with 0 .. most jobs on a link as wide as `nics` of theirs, over alone."""
     if network.sharing == DUTY:
         law = [1.0 + max(0, jobs - 1) * busy for jobs in range(most + 1)]
     else:
         law = [float(k_way_factor(jobs, network.eta_frac)) for jobs in range(most + 1)]
-    factor = np.maximum(1.0, np.array(law) / rooms)
+    factor = np.maximum(1.0, np.array(law) / nics)
     factor[:2] = 1.0
     return factor
 

@@ -29,7 +29,7 @@ IDEALS = (COMPACT, NO_NETWORK)
 
 
 @dataclass
-class _Plan:
+class _Bidding:
     """What one decision has come to so far."""
 
     view: ClusterView
@@ -113,12 +113,12 @@ class Dally:
         """Offer the free GPUs to the waiting jobs in order."""
         if len(self._assigned_s) != len(view.jobs.submit_s):
             self._assigned_s = view.jobs.submit_s.copy()
-        plan = _Plan(view, Occupancy(view), int(view.server_free[view.servers].sum()))
+        bidding = _Bidding(view, Occupancy(view), int(view.server_free[view.servers].sum()))
         parts = view.jobs.demands is not None  # parts of a GPU fit where none is empty
         for job in self.order(view).tolist():
-            if parts or plan.free >= view.jobs.num_gpus[job]:
-                self._bid(plan, job)
-        return Decision(starts=tuple(plan.starts), wake_s=self._wake_s(plan, parts))
+            if parts or bidding.free >= view.jobs.num_gpus[job]:
+                self._bid(bidding, job)
+        return Decision(starts=tuple(bidding.starts), wake_s=self._wake_s(bidding, parts))
 
     def order(self, view: ClusterView) -> IntArray:
         """The waiting jobs, most sensitive first."""
@@ -137,27 +137,27 @@ class Dally:
             self._compute_share = share[view.jobs.profile, view.jobs.num_gpus]
         return view.jobs.progress_s * self._compute_share
 
-    def _bid(self, plan: _Plan, job: int) -> None:
+    def _bid(self, bidding: _Bidding, job: int) -> None:
         """Offer what is left to `job`; start it if it accepts."""
-        view, gang = plan.view, int(plan.view.jobs.num_gpus[job])
+        view, gang = bidding.view, int(bidding.view.jobs.num_gpus[job])
         like = gang, *ask_of(view.jobs.demands, job)
-        if like not in plan.needed:
-            plan.needed[like] = needed_tier(plan.occupancy.exclusive(view, job), gang)
-        widest = self._widest(plan, job, gang, plan.needed[like])
-        if plan.refused.get(like, -1) >= widest:
+        if like not in bidding.needed:
+            bidding.needed[like] = needed_tier(bidding.occupancy.exclusive(view, job), gang)
+        widest = self._widest(bidding, job, gang, bidding.needed[like])
+        if bidding.refused.get(like, -1) >= widest:
             return
-        slots = plan.occupancy.exclusive(view, job)
+        slots = bidding.occupancy.exclusive(view, job)
         found = offer(slots, gang, widest)
         if found is None:
-            plan.refused[like] = widest
+            bidding.refused[like] = widest
             return
         tier, offered = found
-        if tier < RACK or self._takes_rack(plan, job, gang, plan.needed[like]):
+        if tier < RACK or self._takes_rack(bidding, job, gang, bidding.needed[like]):
             self._record(view.now_s, job, gang, tier)
         accepted = self._own(view, job, slots.usable, offered)
-        plan.occupancy.occupy(job, accepted)
-        plan.free -= gang
-        plan.starts.append(Start(job, accepted, self.lease_s))
+        bidding.occupancy.occupy(job, accepted)
+        bidding.free -= gang
+        bidding.starts.append(Start(job, accepted, self.lease_s))
         self._assigned_s[job] = view.now_s
         self._leased[job] = view.now_s + self.lease_s, accepted
 
@@ -169,22 +169,22 @@ class Dally:
         server = view.topology.gpu_server
         return own if np.array_equal(np.sort(server[own]), np.sort(server[offered])) else offered
 
-    def _widest(self, plan: _Plan, job: int, gang: int, needed: int) -> int:
+    def _widest(self, bidding: _Bidding, job: int, gang: int, needed: int) -> int:
         """The widest tier that the job accepts by now."""
-        if gang not in plan.patience:
-            plan.patience[gang] = self.timers.patience(gang, plan.view.now_s)
-        network_s = plan.patience[gang].network_leases * self.lease_s
-        if needed >= NETWORK or plan.view.now_s >= self._assigned_s[job] + network_s:
+        if gang not in bidding.patience:
+            bidding.patience[gang] = self.timers.patience(gang, bidding.view.now_s)
+        network_s = bidding.patience[gang].network_leases * self.lease_s
+        if needed >= NETWORK or bidding.view.now_s >= self._assigned_s[job] + network_s:
             return NETWORK
-        return RACK if self._takes_rack(plan, job, gang, needed) else MACHINE
+        return RACK if self._takes_rack(bidding, job, gang, needed) else MACHINE
 
-    def _takes_rack(self, plan: _Plan, job: int, gang: int, needed: int) -> bool:
+    def _takes_rack(self, bidding: _Bidding, job: int, gang: int, needed: int) -> bool:
         """Whether a rack will do as a rack: by its own timer, not by the network's alone.
 
         What is taken as any GPUs tells nothing of how long racks are waited for.
         """
-        rack_s = plan.patience[gang].rack_leases * self.lease_s
-        return bool(needed == RACK or plan.view.now_s >= self._assigned_s[job] + rack_s)
+        rack_s = bidding.patience[gang].rack_leases * self.lease_s
+        return bool(needed == RACK or bidding.view.now_s >= self._assigned_s[job] + rack_s)
 
     def _record(self, now_s: float, job: int, gang: int, tier: int) -> None:
         """Remember how long the job waited for what it accepts."""
@@ -194,15 +194,15 @@ class Dally:
         elif tier == RACK:
             self.timers.rack.record(gang, now_s, wait_leases)
 
-    def _wake_s(self, plan: _Plan, parts: bool) -> float | None:
+    def _wake_s(self, bidding: _Bidding, parts: bool) -> float | None:
         """When the next timer of a waiting job runs out, if there is room for its gang."""
-        view = plan.view
-        started = [start.job for start in plan.starts]
+        view = bidding.view
+        started = [start.job for start in bidding.starts]
         waiting = view.queued[~np.isin(view.queued, started)]
         gangs = view.jobs.num_gpus[waiting]
         soonest_s = math.inf
-        for gang, (rack_leases, network_leases) in plan.patience.items():
-            if not parts and gang > plan.free:
+        for gang, (rack_leases, network_leases) in bidding.patience.items():
+            if not parts and gang > bidding.free:
                 continue
             since_s = self._assigned_s[waiting[gangs == gang]]
             for leases in (rack_leases, network_leases):

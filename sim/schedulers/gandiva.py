@@ -17,7 +17,7 @@ from sim.sharing import place_alone
 from sim.view import ClusterView, Signal
 
 
-class Room(NamedTuple):
+class Takeover(NamedTuple):
     """GPUs for a job, and who must leave for it."""
 
     gpus: IntArray
@@ -55,20 +55,20 @@ class Turns:
             for server in set(view.topology.gpu_server[view.gpus_of(job)].tolist()):
                 self._on_server[server].append(job)
 
-    def give_way(self, job: int) -> Room | None:
-        """Room for `job`, booked nowhere yet; None if nobody's leaving would let it in."""
+    def give_way(self, job: int) -> Takeover | None:
+        """GPUs for `job`, booked nowhere yet; None if nobody's leaving would let it in."""
         gang = int(self._orders.view.jobs.num_gpus[job])
         for find in (self._swap, self._cleared_server, self._as_many_as_needed):
-            room = find(job, gang)
-            if room is not None:
-                return room
+            takeover = find(job, gang)
+            if takeover is not None:
+                return takeover
         return None
 
     def left(self, job: int) -> None:
         """`job` gives its GPUs up."""
         self._may_leave[job] = False
 
-    def _swap(self, job: int, gang: int) -> Room | None:
+    def _swap(self, job: int, gang: int) -> Takeover | None:
         view, occupancy = self._orders.view, self._orders.occupancy
         for holder in self._of_gang[gang]:
             if not self._may_leave[holder]:
@@ -81,10 +81,10 @@ class Turns:
                     continue
                 trial = self._without(leavers)
                 if trial.exclusive(view, job).usable[gpus].all():
-                    return Room(gpus.copy(), leavers)
+                    return Takeover(gpus.copy(), leavers)
         return None
 
-    def _cleared_server(self, job: int, gang: int) -> Room | None:
+    def _cleared_server(self, job: int, gang: int) -> Takeover | None:
         view, occupancy = self._orders.view, self._orders.occupancy
         server = view.topology.gpu_server
         number = view.topology.num_servers
@@ -103,10 +103,10 @@ class Turns:
                 slots = trial.exclusive(view, job)
                 if slots.usable_per_server[chosen] >= gang:
                     gpus = filled(slots, np.array([chosen]), gang)
-                    return Room(gpus, self._in_the_way(leavers, gpus))
+                    return Takeover(gpus, self._in_the_way(leavers, gpus))
         return None
 
-    def _as_many_as_needed(self, job: int, gang: int) -> Room | None:
+    def _as_many_as_needed(self, job: int, gang: int) -> Takeover | None:
         view = self._orders.view
         trial, leavers = self._orders.occupancy.copy(), []
         slots = trial.exclusive(view, job)
@@ -119,7 +119,7 @@ class Turns:
             leavers.append(holder)
             gpus = self._affinity.place(gang, trial.exclusive(view, job), self._rng)
             if gpus is not None:
-                return Room(gpus, self._in_the_way(leavers, gpus))
+                return Takeover(gpus, self._in_the_way(leavers, gpus))
         return None
 
     def _without(self, leavers: list[int]) -> Occupancy:
@@ -254,17 +254,17 @@ class Gandiva:
             if turns is None:
                 turns = Turns(orders, self._since_s, self._affinity_of(view), self._rng)
                 self._turned_s = view.now_s
-            room = turns.give_way(job)
-            if room is None:
+            takeover = turns.give_way(job)
+            if takeover is None:
                 stuck.add(kind)
                 continue
-            for leaver in room.leavers:
+            for leaver in takeover.leavers:
                 turns.left(leaver)
                 self._stop(orders, leaver)
-            self._start(orders, job, room.gpus)
+            self._start(orders, job, takeover.gpus)
             self._packs.alone(view, job)
-            waiting.extend(room.leavers)
-            if view.jobs.held[room.leavers].sum() > len(room.gpus):
+            waiting.extend(takeover.leavers)
+            if view.jobs.held[takeover.leavers].sum() > len(takeover.gpus):
                 refused.clear()  # they leave more than the job takes
 
     def _fit_in(self, orders: Orders, job: int) -> bool:

@@ -40,8 +40,8 @@ def compute_s_of(scratch: Scratch, p: int) -> float:
     """Compute seconds of profile `p` on the slowest server of the placement at hand, alone."""
     slowest_s = 0.0
     for i in range(scratch.scalars[0].num_used):
-        kind = scratch.state.server[scratch.used[i]].type
-        slowest_s = max(slowest_s, scratch.belief.compute_s[p, kind])
+        gpu_type = scratch.state.server[scratch.used[i]].type
+        slowest_s = max(slowest_s, scratch.belief.compute_s[p, gpu_type])
     return slowest_s
 
 
@@ -122,17 +122,17 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
     mine_s = left_s(scratch, job)
     for i in range(row.gang):
         gpu = scratch.chosen[i]
-        kind = state.server[state.gpu[gpu].server].type
+        gpu_type = state.server[state.gpu[gpu].server].type
         last = gather_tenants(state, row, gpu, scratch.tenants)
         shared += last > 0
-        own = slow_in(scratch.belief.slowing, kind, scratch.tenants, last + 1, last)
+        own = slow_in(scratch.belief.slowing, gpu_type, scratch.tenants, last + 1, last)
         for k in range(last):
             beside = state.tenant[gpu, k]
-            hit = hit_of(scratch.belief.slowing, kind, scratch.tenants, last + 1, k)
+            hit = hit_of(scratch.belief.slowing, gpu_type, scratch.tenants, last + 1, k)
             victim = max(victim, hit)
             held_up_s = min(left_s(scratch, beside), mine_s)
             delay_s += (hit - 1.0) * held_up_s / scratch.job[beside].gang
-        worst_s = max(worst_s, scratch.belief.compute_s[row.profile, kind] * own)
+        worst_s = max(worst_s, scratch.belief.compute_s[row.profile, gpu_type] * own)
     x[OfPair.OWN_SLOWDOWN] = np.log((worst_s + comm_s) / (compute_s + comm_s))
     x[OfPair.WORST_VICTIM] = np.log(victim)
     x[OfPair.VICTIMS_DELAY] = np.log1p(delay_s / mine_s)
@@ -222,7 +222,7 @@ def _comm_over(scratch: Scratch, job: int, servers: int) -> float:
 def gpu_row(scratch: Scratch, gpu: int, row: FloatArray) -> None:
     """Fill row (OfGpu,)."""
     state, count = scratch.state, scratch.state.gpu[gpu].tenants
-    kind = state.server[state.gpu[gpu].server].type
+    gpu_type = state.server[state.gpu[gpu].server].type
     slowdown = scratch.belief.slowing.slowdown
     row[OfGpu.THERE] = 1.0
     row[OfGpu.TENANTS] = count / 2.0
@@ -230,7 +230,7 @@ def gpu_row(scratch: Scratch, gpu: int, row: FloatArray) -> None:
     for k in range(count):
         job = state.tenant[gpu, k]
         row[OfGpu.LEFT] = max(row[OfGpu.LEFT], (np.log(left_s(scratch, job)) - 4.0) / 4.0)
-        mean = slowdown[kind, scratch.job[job].profile, : slowdown.shape[1]].mean()
+        mean = slowdown[gpu_type, scratch.job[job].profile, : slowdown.shape[1]].mean()
         row[OfGpu.SLOWDOWN] += np.log(1.0 + excess_by(mean, scratch.job[job].gpu_milli))
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sim.errors import TopologyError, nearest
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
-from sim.topology.layout import MOST_GPUS_PER_SERVER, MOST_PORTS, MOST_SERVERS, Layout, flat_layout
 from sim.topology.node_rows import Marked, NodeRows, read_marked_yaml, read_node_rows
+from sim.topology.servers import MOST_GPUS_PER_SERVER, MOST_PORTS, MOST_SERVERS, Layout, flat_layout
 from sim.topology.topology import GpuKind, Topology
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TopologyError
-from sim.topology.layout import MOST_GPUS, MOST_PORTS, check_counts, check_rates, dealt_servers
 from sim.topology.links import LinkGraph, link_graph, tree_links
+from sim.topology.servers import MOST_GPUS, MOST_PORTS, check_counts, check_rates, dealt_servers
 from sim.topology.topology import Topology
 
 SMALLEST_SWITCH = 2  # ports

@@ -8,7 +8,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TopologyError
 from sim.topology.generators import leaf_spine_links
-from sim.topology.layout import (
+from sim.topology.links import LinkGraph, tree_links
+from sim.topology.servers import (
     MOST_GPUS,
     MOST_PORTS,
     Layout,
@@ -17,7 +18,6 @@ from sim.topology.layout import (
     check_rates,
     inside_of,
 )
-from sim.topology.links import LinkGraph, tree_links
 from sim.topology.topology import GpuKind, Topology
 
 

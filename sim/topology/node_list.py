@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from sim.errors import TopologyError, check_keys, nearest
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
-from sim.topology.layout import (
+from sim.topology.node_rows import NodeRows, read_node_rows
+from sim.topology.servers import (
     MOST_GPUS,
     MOST_GPUS_PER_SERVER,
     MOST_SERVERS,
     check_counts,
     chosen_layout,
 )
-from sim.topology.node_rows import NodeRows, read_node_rows
 from sim.topology.topology import GpuKind, Topology
 
 

@@ -29,12 +29,12 @@ def check_plan(problem: DagProblem, plan: Plan) -> None:
     if len(early):
         a, b = graph.tasks[graph.parent[early[0]]], graph.tasks[child[early[0]]]
         raise DagError(f"the order of a plan puts task {b!r} before its parent {a!r}")
-    tight = np.flatnonzero(graph.need_gib > problem.machines.room_gib[plan.gpu])
+    tight = np.flatnonzero(graph.need_gib > problem.machines.memory_gib[plan.gpu])
     if len(tight):
         row = int(tight[0])
         raise DagError(
             f"task {graph.tasks[row]!r} needs {graph.need_gib[row]:g} GiB, GPU {plan.gpu[row]} has "
-            f"{problem.machines.room_gib[plan.gpu[row]]:g}"
+            f"{problem.machines.memory_gib[plan.gpu[row]]:g}"
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.dag.online_listing import NEVER, Rule, list_tasks, new_listing, new_room, new_scratch
+from sim.dag.online_listing import NEVER, Rule, list_tasks, new_listing, new_scratch, new_timetable
 from sim.dag.online_search import hoped_finishes_s, order_of
 from sim.dag.online_tasks import (
     PENDING,
@@ -142,17 +142,17 @@ def test_the_generator_places_tasks_as_the_plain_one_does(dag, kinds, seed, pati
     gang = rng.integers(1, 5, count)
     tasks = tasks_of(parents, workflow, gang, rng.integers(1, 7, count), sizes)
     order = order_of(tasks, np.zeros(max(workflow) + 1), rng.random(count))
-    site, room = site_of(kinds), new_room(np.array(sizes), 2 * count + 2)
+    site, table = site_of(kinds), new_timetable(np.array(sizes), 2 * count + 2)
     listing = new_listing(tasks, len(sizes))
     rule = Rule(patience, True, False)
-    list_tasks(site, tasks, order, rule, room, new_scratch(len(sizes), 1), listing)
+    list_tasks(site, tasks, order, rule, table, new_scratch(len(sizes), 1), listing)
     expected = plain_plan(tasks, order, kinds, sizes, patience)
     for task in range(count):
         if task in expected:
             assert (listing.begin_s[task], listing.end_s[task]) == expected[task]
         else:
             assert listing.begin_s[task] == NEVER
-    assert room.free.min(where=np.arange(room.free.shape[1]) < room.stretches[:, None],
+    assert table.free.min(where=np.arange(table.free.shape[1]) < table.stretches[:, None],
                          initial=9) >= 0  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def test_a_schedule_is_no_later_as_a_plan(drawn, seed):
 def test_memory_is_kept(drawn):
     problem = drawn(40, 4, 1)
     problem.graph.need_gib[::2] = 20.0  # fits the fast kind only
-    if problem.machines.room_gib.max() < 20:
+    if problem.machines.memory_gib.max() < 20:
         pytest.fail("the seed must draw a GPU of 40 GiB")
     for make in (heft, cpop, peft):
         check_plan(problem, make(problem))

@@ -117,4 +117,4 @@ def test_plans_with_wide_memory_go_where_they_fit(drawn):
     problem.graph.need_gib[:] = 20.0
     found = spent(problem, WorlRtgsSearch(), budget=40, seeded=False).best.plan
     assert isinstance(found, Plan)
-    assert (problem.machines.room_gib[found.gpu] >= 20.0).all()
+    assert (problem.machines.memory_gib[found.gpu] >= 20.0).all()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TopologyError
-from sim.topology.layout import Layout, inside_of
+from sim.topology.servers import Layout, inside_of
 from sim.topology.topology import NO_ISLAND, Inside
 from tests.topology.fabrics import slowest_gbps
 

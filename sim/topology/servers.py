@@ -196,7 +196,7 @@ def dealt_servers(
         nic_gbps: server to rack switch.
         cpu_milli: thousandths of a core of each server; None: unbounded.
         memory_mib: memory of each server; None: unbounded.
-        inside: layout of each server, the keys of `layout.Layout`; None: not described.
+        inside: layout of each server, the keys of `Layout`; None: not described.
     """
     check_rates({"intra_gbps": intra_gbps, "nic_gbps": nic_gbps})
     sizes = _sizes(servers, gpus_per_server)
