@@ -256,10 +256,10 @@ def standards_of(
         scheduler = source.scheduler.weighing(asking)
         view_maker = simulator.views(scheduler.needs)
         loop = scheduler.loop(simulator.state, view_maker)
-        plan = scheduler.plan(view_maker.view())
+        scoring = scheduler.scoring(view_maker.view())
         while _one_more(loop, simulator):
             for group, found in rows.items():
-                found.append(getattr(plan, f"{group}_x").copy())
+                found.append(getattr(scoring, f"{group}_x").copy())
     return tuple(_standard(np.array(found)) for found in rows.values())
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sim.scoring.plan import (
+from sim.scoring.scores import (
     AGE_SCALE,
     AGE_UNIT_S,
     DURATION_SCALE,

@@ -10,7 +10,7 @@ from marl.env.observe import Buffers
 from sim.arrays import FloatArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.scoring.plan import (
+from sim.scoring.scores import (
     AGE_SCALE,
     DURATION_SCALE,
     HOUR_S,

@@ -12,28 +12,6 @@ from sim.kernel.layout import QUEUED
 from sim.kernel.records import log_half_full
 from sim.kernel.step import DECIDE, FULL, ILLEGAL, LEGAL, PAUSE, advance_until_decision
 from sim.protocols import Fault
-from sim.scoring.plan import (
-    BEGIN,
-    BEST_OLD,
-    BEST_START,
-    CLEAR,
-    LOOK,
-    MAKE_ROOM,
-    MOVE,
-    SUSPEND,
-    Plan,
-    close_decision,
-    forward,
-    forward_score,
-    open_decision,
-    start,
-    start_score,
-    suspend,
-    suspend_score,
-    weigh_job,
-    weigh_newcomer,
-    weigh_partition,
-)
 from sim.scoring.room import (
     ALONE,
     BESIDE,
@@ -47,6 +25,28 @@ from sim.scoring.room import (
     place,
     waits_in,
 )
+from sim.scoring.scores import (
+    BEGIN,
+    BEST_OLD,
+    BEST_START,
+    CLEAR,
+    LOOK,
+    MAKE_ROOM,
+    MOVE,
+    SUSPEND,
+    Scoring,
+    close_decision,
+    forward,
+    forward_score,
+    open_decision,
+    start,
+    start_score,
+    suspend,
+    suspend_score,
+    weigh_job,
+    weigh_newcomer,
+    weigh_partition,
+)
 from sim.scoring.suspending import make_room, may_make_room, next_room, place_in_room
 from sim.scoring.window import choose_window, look_at_window
 
@@ -54,40 +54,43 @@ NOTHING, WAIT = -1e300, 0.0
 OUTSIDE = -1  # of the window
 
 
-def link(plan: Plan, *, plays: bool) -> None:
+def link(scoring: Scoring, *, plays: bool) -> None:
     """Write down where scoring and starting a job stand; `plays`: whole runs, in `LinearLoop`."""
-    routines = [Routine(LOOK, _look_at, tell, (plan,), 3), Routine(BEGIN, start, tell, (plan,), 2)]
-    if plan.orders["suspends"][0]:  # else these need not be compiled
-        routines.append(Routine(CLEAR, _look_at_victims, tell, (plan,), 2))
-        routines.append(Routine(MAKE_ROOM, _suspend, tell, (plan,)))
-    entry = (_play, signature_of(plan, numbers=1)) if plays else None
-    write_addresses((plan.routine, routines), entry=entry)
+    routines = [
+        Routine(LOOK, _look_at, tell, (scoring,), 3),
+        Routine(BEGIN, start, tell, (scoring,), 2),
+    ]
+    if scoring.orders["suspends"][0]:  # else these need not be compiled
+        routines.append(Routine(CLEAR, _look_at_victims, tell, (scoring,), 2))
+        routines.append(Routine(MAKE_ROOM, _suspend, tell, (scoring,)))
+    entry = (_play, signature_of(scoring, numbers=1)) if plays else None
+    write_addresses((scoring.routine, routines), entry=entry)
 
 
 @kernel
-def decide_all(plan: Plan) -> None:
+def decide_all(scoring: Scoring) -> None:
     """Decide at one instant: what is ordered has happened, but for new speeds (`close_decision`).
 
     A partition that is handed a job decides anew; every job is forwarded, suspended and started
     at most once a decision, so this ends.
     """
-    scratch, again = plan.scratch, True
-    open_decision(plan)
+    scratch, again = scoring.scratch, True
+    open_decision(scoring)
     while again:
         again = False
         for m in range(len(scratch.partition)):
             if scratch.partition[m].due != 0:
                 again = True
                 scratch.partition[m].due = 0
-                while plan.orders[0].verdict == LEGAL and _act(plan, m):
+                while scoring.orders[0].verdict == LEGAL and _act(scoring, m):
                     pass
-    _ask_again(plan)
+    _ask_again(scoring)
 
 
 @kernel
-def _ask_again(plan: Plan) -> None:
+def _ask_again(scoring: Scoring) -> None:
     """Set `wake_s` to when the next job that still waits runs out of patience."""
-    scratch, orders = plan.scratch, plan.orders[0]
+    scratch, orders = scoring.scratch, scoring.orders[0]
     orders.wake_s = np.inf
     for at in range(scratch.scalars[0].num_waiting):
         job = scratch.waiting[at].job
@@ -97,74 +100,74 @@ def _ask_again(plan: Plan) -> None:
 
 
 @kernel
-def _act(plan: Plan, m: int) -> bool:
+def _act(scoring: Scoring, m: int) -> bool:
     """Carry out the best that partition `m` can do; False if that is to wait."""
-    scratch = plan.scratch
+    scratch = scoring.scratch
     choose_window(scratch, m)
     if scratch.scalars[0].num_window == 0:
         return False
     for row in (BEST_START, BEST_OLD, MOVE, SUSPEND):
-        plan.best[row].score = NOTHING
-    weigh_partition(plan, m)
+        scoring.best[row].score = NOTHING
+    weigh_partition(scoring, m)
     if scratch.scalars[0].look_ahead != 0:
         look_at_window(scratch, m)
     for i in range(scratch.scalars[0].num_window):
-        tell(plan.routine[LOOK], plan, i, scratch.window[i], m)
-        if plan.orders[0].suspends != 0:
-            tell(plan.routine[CLEAR], plan, scratch.window[i], m)
-    best, move, room = plan.best[BEST_START], plan.best[MOVE], plan.best[SUSPEND]
+        tell(scoring.routine[LOOK], scoring, i, scratch.window[i], m)
+        if scoring.orders[0].suspends != 0:
+            tell(scoring.routine[CLEAR], scoring, scratch.window[i], m)
+    best, move, room = scoring.best[BEST_START], scoring.best[MOVE], scoring.best[SUSPEND]
     if max(best.score, move.score, room.score) <= WAIT:
-        return _must(plan, m)
+        return _must(scoring, m)
     if room.score > max(best.score, move.score):
-        tell(plan.routine[MAKE_ROOM], plan)
+        tell(scoring.routine[MAKE_ROOM], scoring)
     elif move.score > best.score:
-        forward(plan, move.row, move.server)
+        forward(scoring, move.row, move.server)
     else:
-        _start(plan, BEST_START, m)
+        _start(scoring, BEST_START, m)
     return True
 
 
 @kernel
-def _must(plan: Plan, m: int) -> bool:
+def _must(scoring: Scoring, m: int) -> bool:
     """What may not be kept waiting: old jobs with a compact place, and an idle partition."""
-    if plan.best[BEST_OLD].score > NOTHING:
-        _start(plan, BEST_OLD, m)
+    if scoring.best[BEST_OLD].score > NOTHING:
+        _start(scoring, BEST_OLD, m)
         return True
-    if _send_away(plan, m):
+    if _send_away(scoring, m):
         return True
-    if plan.scratch.partition[m].running > 0:
+    if scoring.scratch.partition[m].running > 0:
         return False
-    if plan.best[BEST_START].score == NOTHING:
-        _look_at_all(plan, m)
-    if plan.best[BEST_START].score == NOTHING:
+    if scoring.best[BEST_START].score == NOTHING:
+        _look_at_all(scoring, m)
+    if scoring.best[BEST_START].score == NOTHING:
         return False
-    _start(plan, BEST_START, m)
+    _start(scoring, BEST_START, m)
     return True
 
 
 @kernel
-def _look_at_all(plan: Plan, m: int) -> None:
+def _look_at_all(scoring: Scoring, m: int) -> None:
     """The first waiting job, beyond the window, that has room."""
-    scratch = plan.scratch
+    scratch = scoring.scratch
     for at in range(scratch.scalars[0].num_waiting):
         if waits_in(scratch, at, m):
-            tell(plan.routine[LOOK], plan, OUTSIDE, at, m)
-            if plan.best[BEST_START].score > NOTHING:
+            tell(scoring.routine[LOOK], scoring, OUTSIDE, at, m)
+            if scoring.best[BEST_START].score > NOTHING:
                 return
 
 
 @kernel
-def _look_at(plan: Plan, i: int, at: int, m: int) -> None:
+def _look_at(scoring: Scoring, i: int, at: int, m: int) -> None:
     """Score the placements of waiting row `at`, place `i` of the window, and its forwards."""
-    scratch = plan.scratch
+    scratch = scoring.scratch
     job = scratch.waiting[at].job
     room = count_usable(scratch, job, m)
     if room >= BESIDE:
-        weigh_job(plan, job)
+        weigh_job(scoring, job)
     if room == ALONE:
-        _try_places(plan, at, m, 0)
+        _try_places(scoring, at, m, 0)
     if room >= BESIDE and scratch.state.tenant.shape[1] > 1:
-        _try_places(plan, at, m, 1)
+        _try_places(scoring, at, m, 1)
     if (
         i != OUTSIDE
         and scratch.waiting[at].moved == 0
@@ -172,45 +175,45 @@ def _look_at(plan: Plan, i: int, at: int, m: int) -> None:
     ):
         for target in range(len(scratch.partition)):
             if target != m and could_run(scratch, job, target):
-                _keep(plan, MOVE, at, target, forward_score(plan, i, m, target))
+                _keep(scoring, MOVE, at, target, forward_score(scoring, i, m, target))
 
 
 @kernel
-def _look_at_victims(plan: Plan, at: int, m: int) -> None:
+def _look_at_victims(scoring: Scoring, at: int, m: int) -> None:
     """Score what could be suspended for waiting row `at`, here or where it could be forwarded."""
-    scratch = plan.scratch
+    scratch = scoring.scratch
     job, hops = scratch.waiting[at].job, scratch.scalars[0].max_forwards
     may_go = scratch.waiting[at].moved == 0 and scratch.state.job[job].forwards < hops
-    weigh_newcomer(plan, job)
+    weigh_newcomer(scoring, job)
     scratch.here[0].shared = 0
     for target in range(len(scratch.partition)):
         if not may_make_room(scratch, job, m, target, may_go):
             continue
         i = next_room(scratch, job, target, 0)
         while i >= 0:
-            score = suspend_score(plan, job, m, target)
-            _keep(plan, SUSPEND, at, scratch.here[0].server, score)
+            score = suspend_score(scoring, job, m, target)
+            _keep(scoring, SUSPEND, at, scratch.here[0].server, score)
             i = next_room(scratch, job, target, i + 1)
 
 
 @kernel
-def _suspend(plan: Plan) -> None:
-    """Do what plan.best[SUSPEND] stands for: victims go, the job comes, from elsewhere if so."""
-    scratch, best = plan.scratch, plan.best[SUSPEND]
+def _suspend(scoring: Scoring) -> None:
+    """Do what scoring.best[SUSPEND] stands for: victims go, the job comes, from elsewhere if so."""
+    scratch, best = scoring.scratch, scoring.best[SUSPEND]
     job, target = scratch.waiting[best.row].job, scratch.state.server[best.server].partition
     scratch.here[0].server = best.server
     make_room(scratch, job, target)
     place_in_room(scratch, job, target)
     for k in range(scratch.scalars[0].num_victims):
-        suspend(plan, scratch.victim[k])
+        suspend(scoring, scratch.victim[k])
     if scratch.state.job[job].partition != target:
-        forward(plan, best.row, target)
-    tell(plan.routine[BEGIN], plan, best.row, target)
+        forward(scoring, best.row, target)
+    tell(scoring.routine[BEGIN], scoring, best.row, target)
 
 
 @kernel
-def _try_places(plan: Plan, at: int, m: int, shared: int) -> None:
-    scratch = plan.scratch
+def _try_places(scoring: Scoring, at: int, m: int, shared: int) -> None:
+    scratch = scoring.scratch
     job, part, here = scratch.waiting[at].job, scratch.state.partition[m], scratch.here[0]
     old = is_old(scratch, job)
     fewest = fewest_servers(scratch, job, m) if old else 0
@@ -219,35 +222,35 @@ def _try_places(plan: Plan, at: int, m: int, shared: int) -> None:
         here.shared = shared
         if not fill_outwards(scratch, job, m):
             continue
-        score = start_score(plan, job, m)
-        _keep(plan, BEST_START, at, here.server, score)
+        score = start_score(scoring, job, m)
+        _keep(scoring, BEST_START, at, here.server, score)
         if old and shared == 0 and scratch.scalars[0].num_used <= fewest:
-            _keep(plan, BEST_OLD, at, here.server, score)
+            _keep(scoring, BEST_OLD, at, here.server, score)
 
 
 @kernel
-def _keep(plan: Plan, row: int, at: int, server: int, score: float) -> None:
+def _keep(scoring: Scoring, row: int, at: int, server: int, score: float) -> None:
     """Remember a candidate if it is the best of its kind so far; the first one on ties."""
-    best = plan.best[row]
+    best = scoring.best[row]
     if score > best.score:
         best.row = at
         best.server = server
-        best.shared = plan.scratch.here[0].shared
+        best.shared = scoring.scratch.here[0].shared
         best.score = score
 
 
 @kernel
-def _start(plan: Plan, row: int, m: int) -> None:
-    """Make the start that plan.best[row] stands for."""
-    best = plan.best[row]
-    place(plan.scratch, plan.scratch.waiting[best.row].job, m, best.server, best.shared)
-    tell(plan.routine[BEGIN], plan, best.row, m)
+def _start(scoring: Scoring, row: int, m: int) -> None:
+    """Make the start that scoring.best[row] stands for."""
+    best = scoring.best[row]
+    place(scoring.scratch, scoring.scratch.waiting[best.row].job, m, best.server, best.shared)
+    tell(scoring.routine[BEGIN], scoring, best.row, m)
 
 
 @kernel
-def _send_away(plan: Plan, m: int) -> bool:
+def _send_away(scoring: Scoring, m: int) -> bool:
     """Hand on a job that partition `m` could never run, to the least loaded that could."""
-    scratch = plan.scratch
+    scratch = scoring.scratch
     for i in range(scratch.scalars[0].num_window):
         row = scratch.waiting[scratch.window[i]]
         if row.moved != 0 or scratch.state.job[row.job].forwards >= scratch.scalars[0].max_forwards:
@@ -260,46 +263,46 @@ def _send_away(plan: Plan, m: int) -> bool:
             if fits and (best < 0 or load_of(scratch, target) < load_of(scratch, best)):
                 best = target
         if best >= 0:
-            forward(plan, scratch.window[i], best)
+            forward(scoring, scratch.window[i], best)
             return True
     return False
 
 
 @array_kernel
-def _play(plan: Plan, until_decision: int) -> int:
-    orders, state = plan.orders[0], plan.scratch.state
+def _play(scoring: Scoring, until_decision: int) -> int:
+    orders, state = scoring.orders[0], scoring.scratch.state
     while True:
         if log_half_full(state):
             return FULL
         verdict = advance_until_decision(state)
         if verdict != DECIDE:
             return verdict
-        decide_all(plan)
+        decide_all(scoring)
         if orders.verdict != LEGAL:
             return ILLEGAL
-        close_decision(plan)
-        if plan.scratch.scalars[0].decision >= until_decision:
+        close_decision(scoring)
+        if scoring.scratch.scalars[0].decision >= until_decision:
             return PAUSE
 
 
 class LinearLoop:
     """Plays the linear score (`sim.protocols.Loop`)."""
 
-    def __init__(self, plan: Plan) -> None:
-        """For a run that begins, and the plan of its scheduler."""
-        self._plan = plan
+    def __init__(self, scoring: Scoring) -> None:
+        """For a run that begins, and the scoring of its scheduler."""
+        self._scoring = scoring
 
     @property
     def decisions(self) -> int:
         """Made so far."""
-        return int(self._plan.scratch.scalars[0]["decision"])
+        return int(self._scoring.scratch.scalars[0]["decision"])
 
     @property
     def fault(self) -> Fault:
         """Why a decision was refused."""
-        orders = self._plan.orders[0]
+        orders = self._scoring.orders[0]
         return int(orders["verdict"]), int(orders["job"]), int(orders["what"])
 
     def play(self, until_decision: int) -> int:
         """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
-        return int(_play(self._plan, until_decision))
+        return int(_play(self._scoring, until_decision))

@@ -15,7 +15,7 @@ from sim.kernel.step import ILLEGAL, LEGAL, STUCK
 from sim.protocols import drive
 from sim.run import Run
 from sim.scoring.deciding import LinearLoop, decide_all, link
-from sim.scoring.plan import Plan, plan_on
+from sim.scoring.scores import Scoring, scoring_on
 from sim.scoring.scratch import NEVER, Mind, scratch_of
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
@@ -88,9 +88,9 @@ class LinearScore:
         if use_durations:
             self.needs |= Signal.PREDICTION
         self.name = self.order_name if use_durations else f"{self.order_name}_blind"
-        self._plan: Plan | None = None
+        self._scoring: Scoring | None = None
         self._mirror: Mirror | None = None  # where `decide` is asked
-        self._of: State | None = None  # of the run that the plan is for
+        self._of: State | None = None  # of the run that the scoring is for
 
     @property
     def weights(self) -> dict[str, dict[str, Any]]:
@@ -113,7 +113,7 @@ class LinearScore:
     def reset(self, seed: int) -> None:
         """Forget the cluster of the last run; nothing is drawn."""
         del seed
-        self._plan, self._mirror, self._of = None, None, None
+        self._scoring, self._mirror, self._of = None, None, None
 
     def decide(self, view: ClusterView) -> Decision:
         """Starts, suspensions and forwards of all partitions, tried on a copy of the state."""
@@ -121,16 +121,17 @@ class LinearScore:
         if mirror is None or not mirror.is_of(view):
             self._mirror = mirror = Mirror(view)
             copied = replace(view, _state=mirror.state)
-            self._plan, self._of = self._made(copied, plays=False), state_of(view)
-        plan = self.plan(view)
+            self._scoring, self._of = self._made(copied, plays=False), state_of(view)
+        scoring = self.scoring(view)
         mirror.look(view)
-        decide_all(plan)
+        decide_all(scoring)
         moved = mirror.state.gpu["version"] != state_of(view).gpu["version"]
-        plan.scratch.costed_at[:, moved] = NEVER  # the run may come to other tenants than the copy
-        orders, refused = plan.orders[0], None
+        # The run may come to other tenants than the copy.
+        scoring.scratch.costed_at[:, moved] = NEVER
+        orders, refused = scoring.orders[0], None
         if orders["verdict"] != LEGAL:
             job = int(orders["job"])
-            refused = Start(job, plan.scratch.chosen[: view.jobs.num_gpus[job]].copy())
+            refused = Start(job, scoring.scratch.chosen[: view.jobs.num_gpus[job]].copy())
         return mirror.decision(float(orders["wake_s"]), refused)
 
     def why_python(self) -> str:
@@ -141,21 +142,22 @@ class LinearScore:
         """The same decisions, a whole run at once."""
         del state  # that of the views
         self.reset(0)
-        return LinearLoop(self.plan(views.view(), plays=True))
+        return LinearLoop(self.scoring(views.view(), plays=True))
 
-    def plan(self, view: ClusterView, *, plays: bool = False) -> Plan:
-        """The plan of this run; where `decide` was asked, on its copy of the state.
+    def scoring(self, view: ClusterView, *, plays: bool = False) -> Scoring:
+        """The scoring of this run; where `decide` was asked, on its copy of the state.
 
         `plays`: a whole run is going to be played with it.
         """
-        if self._plan is None or self._of is not state_of(view):
-            self._mirror, self._plan, self._of = None, self._made(view, plays=plays), state_of(view)
-        return self._plan
+        if self._scoring is None or self._of is not state_of(view):
+            self._scoring = self._made(view, plays=plays)
+            self._mirror, self._of = None, state_of(view)
+        return self._scoring
 
-    def _made(self, view: ClusterView, *, plays: bool) -> Plan:
-        plan = plan_on(scratch_of(view, self._mind), self._weights)
-        link(plan, plays=plays)
-        return plan
+    def _made(self, view: ClusterView, *, plays: bool) -> Scoring:
+        scoring = scoring_on(scratch_of(view, self._mind), self._weights)
+        link(scoring, plays=plays)
+        return scoring
 
 
 def unlogged(simulator: Simulator, scheduler: LinearScore) -> Run:

@@ -2,7 +2,7 @@
 
 A member is the place of its feature in its group, from 0 on: `row[OfJob.AGE]`, in compiled code
 as well. Shipped policies were trained on these columns, so a new one comes last in its group.
-`sim.scoring.features` fills the columns of observations, `sim.scoring.plan` what weights are for.
+`sim.scoring.features` fills the columns of observations, `sim.scoring.scores` what weights are for.
 """
 
 from enum import IntEnum

@@ -198,7 +198,7 @@ def test_features_of_one_placement():
     view = views.view()
     assert (view.now_s, view.queued.tolist()) == (600.0, [1])
     assert refuses.decide(view).starts == ()
-    seen = dict(zip(START_FEATURES, refuses.plan(view).start_x.tolist(), strict=True))
+    seen = dict(zip(START_FEATURES, refuses.scoring(view).start_x.tolist(), strict=True))
     assert seen["bias"] == 1.0
     assert seen["spread"] == 0.0
     assert seen["duration"] == pytest.approx(0.0)

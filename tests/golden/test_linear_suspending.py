@@ -164,8 +164,8 @@ def test_features_of_one_suspension():
     simulator.apply(scheduler.decide(views.view()))
     simulator.advance()
     assert scheduler.decide(views.view()).preempts == ()
-    plan = scheduler.plan(views.view())
-    seen = dict(zip(SUSPEND_FEATURES, plan.suspend_x.tolist(), strict=True))
+    scoring = scheduler.scoring(views.view())
+    seen = dict(zip(SUSPEND_FEATURES, scoring.suspend_x.tolist(), strict=True))
     assert seen["bias"] == 1.0
     assert seen["duration"] == pytest.approx(np.log(60 / 3600) / 2.5)
     assert (seen["age"], seen["gang"], seen["occupancy"]) == (0.0, 0.0, 1.0)
@@ -177,7 +177,7 @@ def test_features_of_one_suspension():
     assert seen["ran"] == pytest.approx(np.log(2) / 2.5)
     assert seen["wait"] == pytest.approx(np.log(3060 / 120) / 2.5)
     assert seen["elsewhere"] == 0.0
-    assert len(plan.scratch.suspension) == len(OfSuspension)
+    assert len(scoring.scratch.suspension) == len(OfSuspension)
 
 
 def drawn(seed: int, **given) -> LinearScore:
@@ -222,7 +222,7 @@ def test_orders_keep_the_counts_and_happen_to_the_run_as_they_did_to_its_copy(
             before, view = _told(state), views.view()
             decision = scheduler.decide(view)
             assert _told(state) == before  # nothing has happened to the run
-            scratch = scheduler.plan(view).scratch
+            scratch = scheduler.scoring(view).scratch
             along = _counted_along(scratch)
             refresh(scratch)
             for mine, anew in zip(along, _counted_along(scratch), strict=True):

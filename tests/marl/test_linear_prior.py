@@ -12,8 +12,15 @@ from marl.policy.linear_prior import LinearPrior
 from marl.policy.pair_score import stack
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.linear_score import LinearScore
-from sim.scoring.plan import LEAST_DUE, Plan, forward_score, start_score, weigh_job, weigh_partition
 from sim.scoring.room import count_usable, fill_outwards
+from sim.scoring.scores import (
+    LEAST_DUE,
+    Scoring,
+    forward_score,
+    start_score,
+    weigh_job,
+    weigh_partition,
+)
 from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
 from sim.scoring.window import choose_window, look_at_window, refresh
@@ -42,10 +49,10 @@ def scheduler(rest: Rest, weights: ScoreWeights = PLAIN) -> LinearScore:
     )  # fmt: skip
 
 
-def plan_of(now: Round, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN) -> Plan:
-    plan = scheduler(rest, weights).plan(now.view)
-    refresh(plan.scratch)
-    return plan
+def scoring_of(now: Round, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN) -> Scoring:
+    scoring = scheduler(rest, weights).scoring(now.view)
+    refresh(scoring.scratch)
+    return scoring
 
 
 def prior(weights: ScoreWeights = PLAIN) -> LinearPrior:
@@ -59,25 +66,25 @@ def compare(
     now: Round, agent: int, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN
 ) -> tuple[int, int]:
     """Check every legal start and forward of `agent`; how many of each there were."""
-    plan, window = plan_of(now, rest, weights), now.window(agent)
-    scratch = plan.scratch
+    scoring, window = scoring_of(now, rest, weights), now.window(agent)
+    scratch = scoring.scratch
     with torch.no_grad():
         starts, forwards = (x[0].numpy() for x in prior(weights)(stack([now.seen[agent]]))[:2])
     legal = np.argwhere(starts_of(now, agent))
-    weigh_partition(plan, agent)
+    weigh_partition(scoring, agent)
     choose_window(scratch, agent)
     look_at_window(scratch, agent)
     for row, server, mode in legal.tolist():
         job, here = window[row], scratch.here[0]
         count_usable(scratch, job, agent)
-        weigh_job(plan, job)
+        weigh_job(scoring, job)
         here["server"], here["shared"] = now.servers(agent)[server], mode
         assert fill_outwards(scratch, job, agent)
-        score = start_score(plan, job, agent)
+        score = start_score(scoring, job, agent)
         assert starts[row, server, mode] == pytest.approx(score, rel=1e-4, abs=1e-4)
     sends = np.argwhere(forwards_of(now, agent))
     for row, target in sends.tolist():
-        score = forward_score(plan, row, agent, target)
+        score = forward_score(scoring, row, agent, target)
         assert forwards[row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)
     return len(legal), len(sends)
 
@@ -118,19 +125,19 @@ def test_with_layers_it_scores_as_the_linear_score_with_layers():
     assert np.sum(counts, axis=0).min() > 10
 
 
-def effects_of_starts(plan: Plan, job: int, target: int) -> list[float]:
+def effects_of_starts(scoring: Scoring, job: int, target: int) -> list[float]:
     """Prolongs and fragments of the best start of `job` on one server of `target`."""
-    scratch = plan.scratch
-    weigh_partition(plan, target)
+    scratch = scoring.scratch
+    weigh_partition(scoring, target)
     count_usable(scratch, job, target)
-    weigh_job(plan, job)
+    weigh_job(scoring, job)
     part, here, found = scratch.state.partition[target], scratch.here[0], []
     for server in scratch.state.own[part["first_own"] : part["last_own"]]:
         here["server"], here["shared"] = server, 0
         if scratch.server[server]["alone"] >= scratch.job[job]["gang"]:
             assert fill_outwards(scratch, job, target)
-            start_score(plan, job, target)
-            found.append(plan.start_x[[StartWeight.PROLONGS, StartWeight.FRAGMENTS]].tolist())
+            start_score(scoring, job, target)
+            found.append(scoring.start_x[[StartWeight.PROLONGS, StartWeight.FRAGMENTS]].tolist())
     return min(found, key=lambda x: x[0] + FRAGMENTS_WORTH * x[1])
 
 
@@ -140,18 +147,18 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
         jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(seed)
         for now in play(mixed_world(2), jobs, RULES, seed):
             for agent in now.seen:
-                plan, window = plan_of(now), now.window(agent)
-                scratch = plan.scratch
+                scoring, window = scoring_of(now), now.window(agent)
+                scratch = scoring.scratch
                 for row, target in np.argwhere(forwards_of(now, agent)).tolist():
                     choose_window(scratch, agent)
                     look_at_window(scratch, agent)
-                    forward_score(plan, row, agent, target)
-                    said = plan.forward_x[
+                    forward_score(scoring, row, agent, target)
+                    said = scoring.forward_x[
                         [ForwardWeight.PROLONGS, ForwardWeight.FRAGMENTS]
                     ].tolist()
                     job = window[row]
                     if scratch.job[job]["gang"] <= scratch.partition[target]["largest"]:
-                        assert said == pytest.approx(effects_of_starts(plan, job, target))
+                        assert said == pytest.approx(effects_of_starts(scoring, job, target))
                         seen.append(said)
     assert len(seen) > 50
     assert (np.array(seen) > 0).sum(axis=0).min() > 5

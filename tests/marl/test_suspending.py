@@ -13,7 +13,7 @@ from marl.policy.linear_prior import LinearPrior
 from marl.policy.pair_score import stack
 from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
-from sim.scoring.plan import Plan, suspend_score, weigh_newcomer
+from sim.scoring.scores import Scoring, suspend_score, weigh_newcomer
 from sim.scoring.suspending import best_room
 from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
@@ -66,15 +66,15 @@ def test_whatever_is_legal_is_accepted_and_all_jobs_end(seed: int):
         assert (time_s, job, Kind.START) not in order[:at]
 
 
-def _plan_of(now: Round) -> Plan:
+def _scoring_of(now: Round) -> Scoring:
     scheduler = LinearScore(
         window=4, patience_s=1e9, use_durations=True, rest_share=0.0,
         weights=WEIGHTS.as_mapping(), weights_file=None,
     )  # fmt: skip
-    plan = scheduler.plan(now.view)
-    refresh(plan.scratch)
-    plan.scratch.scalars["decision"] = 1  # nobody was started at this instant
-    return plan
+    scoring = scheduler.scoring(now.view)
+    refresh(scoring.scratch)
+    scoring.scratch.scalars["decision"] = 1  # nobody was started at this instant
+    return scoring
 
 
 def test_the_prior_scores_suspensions_as_the_linear_score():
@@ -85,16 +85,16 @@ def test_the_prior_scores_suspensions_as_the_linear_score():
         if not is_first:
             continue  # somebody may have been started at this instant
         for agent, seen in now.seen.items():
-            plan = _plan_of(now)
-            choose_window(plan.scratch, agent)
-            look_at_window(plan.scratch, agent)
+            scoring = _scoring_of(now)
+            choose_window(scoring.scratch, agent)
+            look_at_window(scoring.scratch, agent)
             with torch.no_grad():
                 found = prior(stack([seen]))[2]
             for row, target in np.argwhere(suspensions_of(now, agent)).tolist():
                 job = now.window(agent)[row]
-                assert best_room(plan.scratch, job, agent, target) >= 0
-                weigh_newcomer(plan, job)
-                score = suspend_score(plan, job, agent, target)
+                assert best_room(scoring.scratch, job, agent, target) >= 0
+                weigh_newcomer(scoring, job)
+                score = suspend_score(scoring, job, agent, target)
                 assert found[0, row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)
                 compared += 1
     assert compared > 10

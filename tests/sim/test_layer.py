@@ -10,7 +10,7 @@ import yaml
 from sim.errors import GpuYardError
 from sim.report.job_times import mean_jct_s
 from sim.scoring.linear_score import LinearScore, unlogged
-from sim.scoring.plan import score_of
+from sim.scoring.scores import score_of
 from sim.scoring.weights import (
     FORWARD_FEATURES,
     START_FEATURES,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.scoring.plan import plan_on
+from sim.scoring.scores import scoring_on
 from sim.scoring.scratch import Mind, scratch_of
 from sim.scoring.table import (
     FORWARD_OF_ROW,
@@ -70,4 +70,4 @@ def test_a_plan_takes_a_weight_for_each_feature_and_no_more(start: int, forward:
     mind = Mind(window=4, patience_s=1e9, use_durations=False, rest_share=0.0, look_ahead=False)
     scratch = scratch_of(views.view(), mind)
     with pytest.raises(GpuYardError, match=told):
-        plan_on(scratch, ScoreWeights(np.zeros(start), np.zeros(forward)))
+        scoring_on(scratch, ScoreWeights(np.zeros(start), np.zeros(forward)))

@@ -37,7 +37,7 @@ INT, FLOAT = np.int64, np.float64
 
 # The best candidate of its kind so far.
 BEST = np.dtype([("row", INT), ("server", INT), ("shared", INT), ("score", FLOAT)], align=True)
-BEST_START, BEST_OLD, MOVE, SUSPEND = range(4)  # rows of plan.best
+BEST_START, BEST_OLD, MOVE, SUSPEND = range(4)  # rows of scoring.best
 
 ORDERS = np.dtype(
     [
@@ -58,11 +58,11 @@ ORDERS = np.dtype(
 
 LOOK, BEGIN, CLEAR, MAKE_ROOM = range(
     4
-)  # in Plan.routine: what is called by address (`sim.handle`)
+)  # in Scoring.routine: what is called by address (`sim.handle`)
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(Handle):
+class Scoring(Handle):
     """One run under the linear score."""
 
     scratch: Scratch  # holds the run's state, or a copy
@@ -80,8 +80,8 @@ class Plan(Handle):
     orders: RowArray  # (1,) ORDERS
 
 
-def plan_on(scratch: Scratch, weights: ScoreWeights) -> Plan:
-    """A plan for the run of `scratch`, by these weights and layers.
+def scoring_on(scratch: Scratch, weights: ScoreWeights) -> Scoring:
+    """A scoring for the run of `scratch`, by these weights and layers.
 
     Raises:
         GpuYardError: there are more or fewer weights, or inputs of a layer, than features.
@@ -90,7 +90,7 @@ def plan_on(scratch: Scratch, weights: ScoreWeights) -> Plan:
     orders = np.zeros(1, dtype=ORDERS)
     orders["suspends"] = suspends
     suspend = weights.suspend if weights.suspend is not None else np.zeros(len(SuspendWeight))
-    return Plan(
+    return Scoring(
         scratch=scratch,
         routine=np.zeros(4, dtype=INT),
         start_weight=_one_each(weights.start, StartWeight, "start"),
@@ -117,19 +117,19 @@ def _one_each(weights: FloatArray, group: type[Column], name: str) -> FloatArray
 
 
 @kernel
-def open_decision(plan: Plan) -> None:
+def open_decision(scoring: Scoring) -> None:
     """Lay out the scratch; remember where the orders begin in the log."""
-    orders, world = plan.orders[0], plan.scratch.state.world[0]
+    orders, world = scoring.orders[0], scoring.scratch.state.world[0]
     orders.first_row, orders.first_gpu = world.num_logged, world.num_logged_gpus
     orders.mixed, orders.verdict = 0, LEGAL
-    refresh(plan.scratch)
-    plan.scratch.scalars[0].decision += 1
+    refresh(scoring.scratch)
+    scoring.scratch.scalars[0].decision += 1
 
 
 @array_kernel
-def close_decision(plan: Plan) -> None:
+def close_decision(scoring: Scoring) -> None:
     """The log in its order, new speeds, and when to be asked again."""
-    orders, state = plan.orders[0], plan.scratch.state
+    orders, state = scoring.orders[0], scoring.scratch.state
     if orders.mixed != 0:
         sort_orders(state, orders.first_row, orders.first_gpu)
         at = orders.first_row
@@ -142,9 +142,9 @@ def close_decision(plan: Plan) -> None:
 
 
 @kernel
-def start(plan: Plan, at: int, m: int) -> None:
+def start(scoring: Scoring, at: int, m: int) -> None:
     """Start waiting row `at`, of partition `m`, on `chosen`; what is refused ends the decision."""
-    orders, scratch, state = plan.orders[0], plan.scratch, plan.scratch.state
+    orders, scratch, state = scoring.orders[0], scoring.scratch, scoring.scratch.state
     job, part = scratch.waiting[at].job, scratch.partition[m]
     gang = scratch.job[job].gang
     verdict, gpu = check_gpus(state, job, scratch.chosen, gang)
@@ -160,13 +160,13 @@ def start(plan: Plan, at: int, m: int) -> None:
 
 
 @kernel
-def suspend(plan: Plan, job: int) -> None:
+def suspend(scoring: Scoring, job: int) -> None:
     """Suspend a running job: it waits in its partition, which decides anew.
 
     It waits behind the others, whatever its age. What it loses is seen from the next decision on:
     one decision weighs a job by what it had left as that began.
     """
-    orders, scratch, row = plan.orders[0], plan.scratch, plan.scratch.state.job[job]
+    orders, scratch, row = scoring.orders[0], scoring.scratch, scoring.scratch.state.job[job]
     seen_s = row.seen_progress_s
     preempt(scratch.state, job)
     row.seen_progress_s = seen_s
@@ -183,14 +183,14 @@ def suspend(plan: Plan, job: int) -> None:
 
 
 @kernel
-def forward(plan: Plan, at: int, target: int) -> None:
+def forward(scoring: Scoring, at: int, target: int) -> None:
     """Hand waiting row `at` to `target`, which has to decide anew."""
-    scratch, job = plan.scratch, plan.scratch.waiting[at].job
+    scratch, job = scoring.scratch, scoring.scratch.waiting[at].job
     gang = scratch.job[job].gang
     home, there = scratch.partition[scratch.state.job[job].partition], scratch.partition[target]
     hand_over(scratch.state, job, target)
     scratch.waiting[at].moved = 1
-    plan.orders[0].mixed = 1
+    scoring.orders[0].mixed = 1
     home.wanted -= gang
     home.waiting -= gang
     home.jobs_waiting -= 1
@@ -228,18 +228,18 @@ def _gang(scratch: Scratch, job: int) -> float:
 
 
 @kernel
-def weigh_partition(plan: Plan, m: int) -> None:
+def weigh_partition(scoring: Scoring, m: int) -> None:
     """Fill what all jobs of partition `m` have in common."""
-    x = plan.start_x
+    x = scoring.start_x
     x[StartWeight.BIAS] = 1.0
-    x[StartWeight.OCCUPANCY] = occupancy_of(plan.scratch, m)
-    x[StartWeight.PRESSURE] = pressure_of(plan.scratch, m)
+    x[StartWeight.OCCUPANCY] = occupancy_of(scoring.scratch, m)
+    x[StartWeight.PRESSURE] = pressure_of(scoring.scratch, m)
 
 
 @kernel
-def weigh_job(plan: Plan, job: int) -> None:
+def weigh_job(scoring: Scoring, job: int) -> None:
     """Fill what all placements of `job` have in common."""
-    x, scratch = plan.start_x, plan.scratch
+    x, scratch = scoring.start_x, scoring.scratch
     waited_s = age_s(scratch, job)
     x[StartWeight.DURATION] = _duration(scratch, job)
     x[StartWeight.AGE] = log_age(waited_s)
@@ -288,18 +288,18 @@ def fill_suspension(x: FloatArray, row: FloatArray) -> None:
 
 
 @kernel
-def start_score(plan: Plan, job: int, m: int) -> float:
+def start_score(scoring: Scoring, job: int, m: int) -> float:
     """Score of the placement at hand."""
-    scratch = plan.scratch
+    scratch = scoring.scratch
     spread = weigh_placement(scratch, job, m)
-    fill_start(plan.start_x, scratch.pair, spread, scratch.here[0].shared)
-    return score_of(plan.start_x, plan.start_weight, plan.start_units)
+    fill_start(scoring.start_x, scratch.pair, spread, scratch.here[0].shared)
+    return score_of(scoring.start_x, scoring.start_weight, scoring.start_units)
 
 
 @kernel
-def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
+def forward_score(scoring: Scoring, i: int, home: int, target: int) -> float:
     """Score of handing place `i` of the window of partition `home` to `target`."""
-    x, scratch = plan.forward_x, plan.scratch
+    x, scratch = scoring.forward_x, scoring.scratch
     job = scratch.waiting[scratch.window[i]].job
     weigh_forward(scratch, i, home, target)
     x[ForwardWeight.BIAS] = 1.0
@@ -307,13 +307,13 @@ def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     x[ForwardWeight.GANG] = _gang(scratch, job)
     hops = scratch.state.job[job].forwards / scratch.scalars[0].max_forwards
     fill_forward(x, scratch.forward, load_of(scratch, home) - load_of(scratch, target), hops)
-    return score_of(x, plan.forward_weight, plan.forward_units)
+    return score_of(x, scoring.forward_weight, scoring.forward_units)
 
 
 @kernel
-def weigh_newcomer(plan: Plan, job: int) -> None:
+def weigh_newcomer(scoring: Scoring, job: int) -> None:
     """Fill what all suspensions for `job` have in common."""
-    x, scratch = plan.suspend_x, plan.scratch
+    x, scratch = scoring.suspend_x, scoring.scratch
     x[SuspendWeight.BIAS] = 1.0
     x[SuspendWeight.DURATION] = _duration(scratch, job)
     x[SuspendWeight.AGE] = log_age(age_s(scratch, job))
@@ -321,11 +321,11 @@ def weigh_newcomer(plan: Plan, job: int) -> None:
 
 
 @kernel
-def suspend_score(plan: Plan, job: int, home: int, target: int) -> float:
+def suspend_score(scoring: Scoring, job: int, home: int, target: int) -> float:
     """Score of the victims at hand, of partition `target`, for `job`, of `home`."""
-    weigh_suspension(plan.scratch, job, home, target)
-    fill_suspension(plan.suspend_x, plan.scratch.suspension)
-    return score_of(plan.suspend_x, plan.suspend_weight, plan.suspend_units)
+    weigh_suspension(scoring.scratch, job, home, target)
+    fill_suspension(scoring.suspend_x, scoring.scratch.suspension)
+    return score_of(scoring.suspend_x, scoring.suspend_weight, scoring.suspend_units)
 
 
 @kernel
