@@ -178,11 +178,10 @@ class JobTable:
                 raise TraceError(f"job table: column {name} has another length than job_id")
         if np.any(np.diff(self.submit_s) < 0):
             raise TraceError("job table: submit_s is not sorted; sort the rows by submission")
-        self._check("num_gpus", self.num_gpus < 1, "a gang needs at least one GPU")
-        finite = np.isfinite(self.duration_s)
-        self._check(
-            "duration_s", ~(finite & (self.duration_s >= 0)), "it must be 0 or more seconds"
-        )
+        gang, work_s = self.num_gpus, self.duration_s
+        self._refuse("num_gpus", gang, gang < 1, "a gang needs at least one GPU")
+        wrong = ~(np.isfinite(work_s) & (work_s >= 0))
+        self._refuse("duration_s", work_s, wrong, "it must be 0 or more seconds")
         self._check_traits()
 
     def _check_traits(self) -> None:
@@ -201,9 +200,6 @@ class JobTable:
         if self.fates is not None:
             after_s = self.fates.withdraw_s
             self._refuse("withdraw_s", after_s, ~(after_s >= 0), "it must be 0 or more seconds")
-
-    def _check(self, column: str, bad: BoolArray, rule: str) -> None:
-        self._refuse(column, getattr(self, column), bad, rule)
 
     def _refuse(
         self, column: str, values: FloatArray | IntArray, bad: BoolArray, rule: str

@@ -154,7 +154,7 @@ class StandIn:
         return ""
 
 
-class StandIns:
+class StandInFinder:
     """Finds stand-ins among the types that have profiles."""
 
     def __init__(
@@ -368,12 +368,12 @@ def more_types(
     """
     known = base.gpu_types
     own = (A100,) if A100 not in known and covers(base) else ()
-    finder = StandIns(known=(*known, *own), table=table, kinds=kinds, physics_off=physics_off)
+    finder = StandInFinder(known=(*known, *own), table=table, kinds=kinds, physics_off=physics_off)
     stand_ins = finder.of(gpu_types)
     used = own and A100 in (*gpu_types, *(each.like for each in stand_ins))
     if not used:
         return MoreTypes(base, stand_ins, None)
-    (of_base,) = StandIns(known=known, table=table, kinds={}).of(own)
+    (of_base,) = StandInFinder(known=known, table=table, kinds={}).of(own)
     tried_gib = {A100: of_base.tried_gib}
     told = (replace(s, tried_gib=tried_gib.get(s.like, s.tried_gib)) for s in stand_ins)
     return MoreTypes(base, tuple(told), of_base)

@@ -41,6 +41,12 @@ def narrowest(servers: IntArray, room: IntArray, rack: IntArray, racks: int, gan
 
 
 @array_kernel
+def _roomiest_first(servers: IntArray, room: IntArray) -> IntArray:
+    order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
+    return order
+
+
+@array_kernel
 def first_servers(
     servers: IntArray, room: IntArray, rack: IntArray, racks: int, gang: int, tier: int
 ) -> IntArray:
@@ -60,7 +66,7 @@ def first_servers(
             if total[each] >= gang:
                 some = servers[rack[servers] == each]
                 break
-    return some[np.argsort(-room[some], kind="mergesort")]
+    return _roomiest_first(some, room)
 
 
 def needed_tier(slots: Slots, gang: int) -> int:
@@ -112,18 +118,12 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
             if fits and (best == NONE or rack_usable[each] < rack_usable[best]):
                 best = each
         if best != NONE:
-            return _fullest_first(servers[rack[servers] == best], usable)
+            return _roomiest_first(servers[rack[servers] == best], usable)
     if total >= gang and (takes_anything or rack_most.max() < gang):
-        by_room = _fullest_first(servers, usable)
+        by_room = _roomiest_first(servers, usable)
         by_rack = by_room[np.argsort(rack[by_room], kind="mergesort")]
-        return _fullest_first(by_rack, rack_usable[rack])
+        return _roomiest_first(by_rack, rack_usable[rack])
     return servers[:0].copy()
-
-
-@array_kernel
-def _fullest_first(servers: IntArray, room: IntArray) -> IntArray:
-    order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
-    return order
 
 
 AUTO, MANUAL, NO_WAIT, CONSOLIDATED = "auto", "manual", "no_wait", "consolidated"
