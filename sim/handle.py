@@ -13,7 +13,7 @@ where it is needed: the caller has a table of addresses, 0 for those that it wil
 """
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -161,8 +161,9 @@ def _pack(owner: Any, members: dict[str, Any], name: str = "") -> None:
         if isinstance(given, tuple) and hasattr(given, "_fields"):
             value = _Packed(given)
             kept.append(value)
-        kinds.append(_member_kind(value, name, member))
-        words += _words_of(value)
+        kind, its_words = _member(value, name, member)
+        kinds.append(kind)
+        words += its_words
     block = np.array(words, dtype=np.int64)
     put = object.__setattr__  # dataclasses are frozen
     put(owner, "_block", block)
@@ -175,29 +176,21 @@ def _pack(owner: Any, members: dict[str, Any], name: str = "") -> None:
     put(owner, "_numba_type_", _types[key])
 
 
-def _member_kind(value: Any, name: str, member: str) -> Any:
-    if isinstance(value, Handle | _Packed):
-        return value._numba_type_  # type: ignore[union-attr]
+def _member(value: Any, name: str, member: str) -> tuple[Any, Sequence[int]]:
+    """Its kind, and its words in the block."""
     if isinstance(value, np.ndarray):
         if not value.flags.c_contiguous:
             place = f"{name}.{member}"
             raise TypeError(f"{place} is not contiguous; a handle takes contiguous arrays only")
-        return _array_kind(value.dtype, value.ndim)
-    if type(value) in _SCALARS:
-        return _SCALARS[type(value)]
-    raise TypeError(
-        f"{name}.{member} is of {type(value).__name__}; compiled code reads no such thing"
-    )
-
-
-def _words_of(value: Any) -> list[int]:
+        return _array_kind(value.dtype, value.ndim), (value.ctypes.data, *value.shape)
     if isinstance(value, Handle | _Packed):
-        return [value._address]  # type: ignore[union-attr]
-    if isinstance(value, np.ndarray):
-        return [value.ctypes.data, *value.shape]
-    if isinstance(value, float):
-        return [int(np.float64(value).view(np.int64))]
-    return [int(value)]
+        return value._numba_type_, (value._address,)  # type: ignore[union-attr]
+    if type(value) not in _SCALARS:
+        raise TypeError(
+            f"{name}.{member} is of {type(value).__name__}; compiled code reads no such thing"
+        )
+    word = np.float64(value).view(np.int64) if isinstance(value, float) else value
+    return _SCALARS[type(value)], (int(word),)
 
 
 @cache

@@ -62,7 +62,7 @@ class Buffers(Handle):
     """The observation's arrays, all zero before; shapes in `Layout.shapes`."""
 
     jobs: FloatArray
-    gpus: FloatArray
+    gpus: FloatArray  # empty, and servers all zero, for a policy that reads neither
     servers: FloatArray
     server_rack: IntArray
     pairs: FloatArray
@@ -169,7 +169,8 @@ def _forward_rows(
 @kernel
 def _state_rows(scratch: Scratch, own: int, alone: bool, buffers: Buffers) -> None:
     """Fill what does not depend on the waiting jobs one by one."""
-    server_rows(scratch, own, buffers.gpus, buffers.servers)
+    if len(buffers.gpus) > 0:
+        server_rows(scratch, own, buffers.gpus, buffers.servers)
     for m in range(len(scratch.partition)):
         peer_row(scratch, own, m, buffers.peers[m])
         if len(buffers.all_gpus) > 0 and (m == own or not alone):

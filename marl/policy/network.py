@@ -378,7 +378,8 @@ class NetLoop:
     def __init__(self, views: ViewMaker, layout: Layout, rules: CodecRules, net: Net) -> None:
         """For a run that begins; `net` is used by one run at a time."""
         self._net = net
-        self._turns = make_play(views.view(), layout, rules, blank_buffers(layout), gathers=False)
+        buffers = blank_buffers(layout, servers=net.speaks)
+        self._turns = make_play(views.view(), layout, rules, buffers, gathers=False)
         link(net, self._turns, plays=True)
 
     @property

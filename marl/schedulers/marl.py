@@ -33,8 +33,7 @@ class _Fitted:
     partitions: bytes  # of its servers
     policy: PairScorePolicy
     net: Net | None  # the same, compiled; None: torch decides
-    layout: Layout
-    rules: CodecRules
+    rounds: Rounds  # of the run
 
 
 class MarlScheduler:
@@ -69,7 +68,6 @@ class MarlScheduler:
         read_spec(self._folder)  # fail before any work
         self._seed = 0
         self._fitted: _Fitted | None = None
-        self._rounds: Rounds | None = None
         self._again = False
         self._acting: tuple[Play, Net] | None = None  # in `act`, amid an epoch
 
@@ -79,13 +77,16 @@ class MarlScheduler:
         Trained weights are no part of a run: they are read once a cluster.
         """
         self._seed = seed
-        self._rounds, self._again = None, False
+        self._again = False
         if self._untrained:
             self._fitted = None
+        if self._fitted is not None:
+            self._fitted.rounds.restart()
 
     def decide(self, view: ClusterView) -> Decision:
         """One agent's turn; asks for the next until all wait."""
-        fitted, rounds = self._ready(view)
+        fitted = self._ready(view)
+        rounds = fitted.rounds
         if not self._again:
             until_s = self._open(view, rounds)
             if until_s is not None:
@@ -109,13 +110,13 @@ class MarlScheduler:
         """As `decide`; where the network is compiled, what a turn orders is carried out."""
         if not self._again:
             view = views.view()
-            fitted, rounds = self._ready(view)
-            until_s = self._open(view, rounds)
+            fitted = self._ready(view)
+            until_s = self._open(view, fitted.rounds)
             if until_s is not None:
                 return Decision(wake_s=until_s), False
             self._acting = None
             if fitted.net is not None:
-                self._acting = rounds.play(view), fitted.net
+                self._acting = fitted.rounds.play(view), fitted.net
                 link(fitted.net, self._acting[0])
         if self._acting is None:
             return self.decide(views.view()), False
@@ -154,7 +155,7 @@ class MarlScheduler:
         policy, rules = self._loaded(simulators[0].views(NEEDS).view())
         return play_greedily(policy, simulators, rules, name=self.name)
 
-    def _ready(self, view: ClusterView) -> tuple["_Fitted", Rounds]:
+    def _ready(self, view: ClusterView) -> _Fitted:
         """Policy and codec fitted to this view's cluster; made at the first decision."""
         partitions = np.asarray(view.partition_of_server).tobytes()
         kept = self._fitted
@@ -162,12 +163,9 @@ class MarlScheduler:
             policy, rules = self._loaded(view)
             layout = _layout(view, rules)
             net = None if self.why_python() else net_of(policy, layout)
-            kept = self._fitted = _Fitted(view.topology, partitions, policy, net, layout, rules)
-            self._rounds = None
-        if self._rounds is None:
-            self._rounds = Rounds(layout=kept.layout, rules=kept.rules)
-            self._rounds.restart()
-        return kept, self._rounds
+            rounds = Rounds(layout=layout, rules=rules, servers=net is None or bool(net.speaks))
+            kept = self._fitted = _Fitted(view.topology, partitions, policy, net, rounds)
+        return kept
 
     def _loaded(self, view: ClusterView) -> tuple[PairScorePolicy, CodecRules]:
         torch.set_num_threads(1)  # tiny batches: more threads only wait for each other

@@ -10,6 +10,7 @@ ring).
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,7 @@ def make_link_network(
     )
 
 
+@cache
 def no_link_network() -> LinkNetwork:
     """What stands in the kernel's state where no links are shared; nobody reads it."""
     return LinkNetwork(
