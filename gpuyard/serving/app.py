@@ -1,9 +1,8 @@
 """The routes, their schema at /openapi.json and /docs, and the guard before them."""
 
 import hmac
-import json
 from asyncio import TimerHandle, timeout
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,6 +17,7 @@ from gpuyard.launch.errors import nearest
 from gpuyard.serving.board import Board
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
+    MOST_NAME,
     MOST_SCORE,
     AnswerForm,
     ClusterForm,
@@ -36,6 +36,7 @@ from gpuyard.serving.held import Verdict
 from sim.errors import GpuYardError
 
 UNAUTHORISED, TOO_LATE, TOO_LARGE = 401, 408, 413
+ASK, HANG_UP = {"www-authenticate": "Bearer"}, {"connection": "close"}
 BODY_S = 10.0  # in which a body comes
 SILENT_S = 5.0  # until whoever connects has to have asked something
 PATIENCE = 8  # times the largest body
@@ -59,18 +60,18 @@ class Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if not self._may_ask(scope["path"], headers):
             words = "the request needs the header `Authorization: Bearer TOKEN`, with our token"
-            await _refuse(send, UNAUTHORISED, words, [(b"www-authenticate", b"Bearer")])
+            await _told(UNAUTHORISED, words, ASK)(scope, receive, send)
             return
         try:
             async with timeout(BODY_S):
                 body = await self._body(headers, receive)
         except TimeoutError:
-            words = f"the body did not come within {BODY_S:g} s"
-            await _refuse(send, TOO_LATE, words, [(b"connection", b"close")])
+            late = _told(TOO_LATE, f"the body did not come within {BODY_S:g} s", HANG_UP)
+            await late(scope, receive, send)
             return
         if body is None:
             words = f"the body is larger than {self._most} bytes (max_body_bytes); send less"
-            await _refuse(send, TOO_LARGE, words, [(b"connection", b"close")])
+            await _told(TOO_LARGE, words, HANG_UP)(scope, receive, send)
             return
         await self._app(scope, _once(body, receive), send)
 
@@ -133,21 +134,6 @@ def _once(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-async def _refuse(send: Send, status: int, words: str, headers: list[tuple[bytes, bytes]]) -> None:
-    body = json.dumps({"error": words}).encode()
-    start: dict[str, Any] = {
-        "type": "http.response.start",
-        "status": status,
-        "headers": [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            *headers,
-        ],
-    }
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
-
-
 BAD_REQUEST, NOT_POSSIBLE, FAULT = 400, 422, 500
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorForm}
@@ -166,6 +152,7 @@ def make_app(decider: Decider, board: Board) -> FastAPI:
         version=__version__,
         summary=f"Given this cluster state and queue, what next? Decides: {decider.scheduler.name}",
         responses=ERRORS,
+        redirect_slashes=False,  # to the host that the request names
     )
     _add_errors(app)
     _add_plain(app, decider)
@@ -266,8 +253,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
-        words = f"{request.method} {request.url.path}: {error.detail.lower()} (GET /docs)"
-        return JSONResponse({"error": words}, error.status_code, error.headers)
+        words = f"{request.method} {_short(request.url.path)}: {error.detail.lower()} (GET /docs)"
+        return _told(error.status_code, words, error.headers)
 
     @app.exception_handler(GpuYardError)
     async def fault(request: Request, error: GpuYardError) -> JSONResponse:
@@ -275,22 +262,22 @@ def _add_errors(app: FastAPI) -> None:
         return _told(NOT_POSSIBLE if isinstance(error, RequestError) else FAULT, str(error))
 
 
-def _told(status: int, words: str) -> JSONResponse:
+def _told(status: int, words: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     sendable = words.encode("utf-8", "backslashreplace").decode()  # halves of letters are not
-    return JSONResponse({"error": sendable}, status_code=status)
+    return JSONResponse({"error": sendable}, status, headers)
 
 
 def _words(fault: dict[str, Any], body: Any) -> str:
     """One message for a value that does not fit: where, which job, what and how else."""
     kind, path = fault["type"], [part for part in fault["loc"] if part != "body"]
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{_short(part)}" for part in path)
     where = f"{where.lstrip('.') or 'the body'}{_whose(path, body)}"
     if kind == "json_invalid":
         return f"the body is no JSON: {fault['ctx']['error']} at byte {path[-1]}"
     if isinstance(fault["input"], bytes):
         return "the body came without the header content-type: application/json; send it"
     if kind == "extra_forbidden":
-        near = nearest(str(path[-1]), OF_REQUESTS if len(path) == 1 else OF_JOBS)
+        near = nearest(str(path[-1])[:MOST_NAME], OF_REQUESTS if len(path) == 1 else OF_JOBS)
         return f"{where}: nobody reads this key" + (f"; did you mean {near}?" if near else "")
     if kind == "missing":
         return f"{where}: is missing; it is required (GET /docs)"

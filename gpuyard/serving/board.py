@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,27 +35,20 @@ from sim.arrays import IntArray
 
 log = logging.getLogger(__name__)
 
-Clock = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class LastState:
-    """What a control plane has told last, and when by our clock."""
-
-    form: StateForm
-    at_s: float
-
 
 class Board:
     """Answers for pods one by one; what it said holds until it is told otherwise, or too old."""
 
-    def __init__(self, decider: Decider, hold_s: float, clock: Clock = time.time) -> None:
+    def __init__(
+        self, decider: Decider, hold_s: float, clock: Callable[[], float] = time.time
+    ) -> None:
         """An empty cluster; `hold_s`: how long an answer holds that no state confirms."""
         self._decider = decider
         self._hold_s = hold_s
         self._clock = clock
         now_s = clock()
-        self._last = LastState(StateForm(time_s=now_s), now_s)
+        self._form = StateForm(time_s=now_s)  # what was told last, GPUs in place of servers
+        self._at_s = now_s  # when, by our clock
         self._told_s = -math.inf  # time of the last state that was told
         self._held: dict[str, Held] = {}
         self._waiting: dict[str, Waits] = {}  # by job, the first to come first
@@ -90,7 +83,7 @@ class Board:
             placed = self._placed(form, begun)
         running = {job.id for job in form.running}
         self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
-        self._last = LastState(placed, self._clock())
+        self._form, self._at_s = placed, self._clock()
         self._told_s = form.time_s
         now, queue = self.state(), {job.id for job in form.queue}
         told = [job for job in now.queue if job.id in queue]
@@ -146,10 +139,9 @@ class Board:
 
     def state(self) -> StateForm:
         """The cluster as it is believed to be now: as told, and with what was answered since."""
-        last = self._last
-        now_s = last.form.time_s + max(0.0, self._clock() - last.at_s)
+        form = self._form
+        now_s = form.time_s + max(0.0, self._clock() - self._at_s)
         self._forget()
-        form = last.form
         running = [job for job in form.running if job.id not in self._held]  # gangs begun in part
         known = {job.id for job in running} | set(self._held)
         held = [not_after(each.job, now_s) for each in self._held.values()]

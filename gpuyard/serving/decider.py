@@ -15,8 +15,7 @@ from gpuyard.serving.forms import (
     ServerForm,
     StateForm,
 )
-from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter, submitted_s
-from gpuyard.serving.places import named
+from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter, Told, told_by
 from marl.env.world import World
 from sim.decision import Decision, check_turns
 from sim.errors import GpuYardError, SimulationError
@@ -39,7 +38,6 @@ class Decider:
         self.seed = seed
         self._setter = Setter(world, scheduler.needs, defaults)
         self.places = self._setter.places
-        self._server = world.topology.gpu_server
 
     def decide(self, form: StateForm, closed: Sequence[int] = ()) -> AnswerForm:
         """All orders of the instant that `form` describes.
@@ -52,15 +50,17 @@ class Decider:
             RequestError: the request is impossible.
             GpuYardError: the scheduler's decision is.
         """
-        _check_times(form)
-        _check_progress(form)
+        told = told_by(form)
+        _check_times(form, told)
+        _check_progress(form, told)
         never = {job.id: why for job in form.queue if (why := self._setter.never(job))}
         if never:
             queue = [job for job in form.queue if job.id not in never]
             form = form.model_copy(update={"queue": queue})
+            told = told_by(form)
         who, now_s = self.scheduler.name, form.time_s
         answer = partial(AnswerForm, scheduler=who, time_s=now_s, impossible=never)
-        opened = self._setter.set(form, closed)
+        opened = self._setter.set(form, told, closed)
         if opened is None:
             return answer(decisions=[], waiting=[], ask_again_s=None, turns=0, assumed=NOTHING)
         self.scheduler.reset(self.seed)
@@ -114,14 +114,14 @@ class Decider:
             for each in decision.forwards
         ]
         for start in decision.starts:
-            gpus = np.asarray(start.gpus, dtype=np.int64)
+            gpus = np.asarray(start.gpus, dtype=np.int64).tolist()
             servers: dict[str, int] = {}
-            for server in self._server[gpus].tolist():
-                name = self.places.names[server]
+            for gpu in gpus:
+                name = self.places.server_of[gpu]
                 servers[name] = servers.get(name, 0) + 1
             orders.append(
                 DecisionForm(
-                    action="start", job=ids[start.job], turn=turn, gpus=gpus.tolist(),
+                    action="start", job=ids[start.job], turn=turn, gpus=gpus,
                     servers=servers, lease_s=start.lease_s,
                 )
             )  # fmt: skip
@@ -159,51 +159,42 @@ class Decider:
 MOST_SPEED = 100.0  # seconds of its work that a job may do in one, on any GPUs
 
 
-def _check_times(form: StateForm) -> None:
+def _check_times(form: StateForm, told: Told) -> None:
     """Names once, and nothing from the future."""
     seen = set[str]()
-    for key, field in (("running", "started_s"), ("queue", "submitted_s")):
-        for at, job in enumerate(getattr(form, key)):
-            told_s = getattr(job, field)
-            if job.id in seen:
-                where = named(key, at, job)
-                raise RequestError(f"{where}: the id is given twice; each job has its own")
-            seen.add(job.id)
-            if told_s > form.time_s:
-                raise RequestError(
-                    f"{named(key, at, job)}: {field} is {told_s}, after time_s, {form.time_s}; "
-                    "leave out what has not happened yet"
-                )
-    for at, job in enumerate(form.running):
-        if job.submitted_s is not None and job.submitted_s > job.started_s:
+    for at, job in enumerate(told.jobs):
+        if job.id in seen:
+            raise RequestError(f"{told.where(at)}: the id is given twice; each job has its own")
+        seen.add(job.id)
+    for field, told_s in (("started_s", told.started_s), ("submitted_s", told.submit_s)):
+        for at in np.flatnonzero(told_s > form.time_s).tolist():
             raise RequestError(
-                f"{named('running', at, job)}: submitted_s is {job.submitted_s}, after started_s, "
-                f"{job.started_s}"
+                f"{told.where(at)}: {field} is {told_s[at]}, after time_s, {form.time_s}; leave "
+                "out what has not happened yet"
             )
-        if job.resume_s is not None and job.resume_s < job.started_s:
-            raise RequestError(
-                f"{named('running', at, job)}: resume_s is {job.resume_s}, before started_s, "
-                f"{job.started_s}; it is when this attempt began to make progress, so leave it "
-                "out if they are one"
-            )
+    for at in np.flatnonzero(told.submit_s > told.started_s).tolist():
+        raise RequestError(
+            f"{told.where(at)}: submitted_s is {told.submit_s[at]}, after started_s, "
+            f"{told.started_s[at]}"
+        )
+    for at in np.flatnonzero(told.resume_s < told.started_s).tolist():
+        raise RequestError(
+            f"{told.where(at)}: resume_s is {told.resume_s[at]}, before started_s, "
+            f"{told.started_s[at]}; it is when this attempt began to make progress, so leave it "
+            "out if they are one"
+        )
 
 
-def _check_progress(form: StateForm) -> None:
+def _check_progress(form: StateForm, told: Told) -> None:
     """Who never lost its GPUs has not done more than its estimate and than GPUs can since.
 
     Either alone may be: jobs outlast their estimates, and one that goes on from a checkpoint of
     an earlier job brings work with it.
     """
-    for key in ("running", "queue"):
-        for at, job in enumerate(getattr(form, key)):
-            since_s = submitted_s(job)
-            can_s = MOST_SPEED * (form.time_s - since_s)
-            if job.restarts > 0 or job.estimate_s is None:
-                continue
-            if (job.progress_s or 0.0) <= max(job.estimate_s, can_s):
-                continue
-            raise RequestError(
-                f"{named(key, at, job)}: progress_s is {job.progress_s}, above estimate_s, "
-                f"{job.estimate_s}, and more than it can have done since it was submitted, at "
-                f"{since_s}; send the seconds of its work that are done, or its restarts"
-            )
+    can_s = np.maximum(told.estimate_s, MOST_SPEED * (form.time_s - told.submit_s))
+    for at in np.flatnonzero((told.progress_s > can_s) & (told.restarts == 0)).tolist():
+        raise RequestError(
+            f"{told.where(at)}: progress_s is {told.progress_s[at]}, above estimate_s, "
+            f"{told.estimate_s[at]}, and more than it can have done since it was submitted, at "
+            f"{told.submit_s[at]}; send the seconds of its work that are done, or its restarts"
+        )

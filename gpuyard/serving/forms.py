@@ -13,10 +13,12 @@ MOST_GPUS = 10_000_000
 MOST_TIMES = 1_000_000
 MOST_NAME = 256  # letters
 MOST_S = 1e15
+MOST_OF_HOST = 1e6  # cores or GiB for one GPU: a gang's sum is to fit in 64 bits
 
 Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
 Seconds = Annotated[float, Field(ge=-MOST_S, le=MOST_S)]
 Span = Annotated[float, Field(ge=0.0, le=MOST_S)]
+OfHost = Annotated[float, Field(ge=0.0, le=MOST_OF_HOST)]
 Times = Annotated[int, Field(ge=0, le=MOST_TIMES)]
 
 
@@ -53,8 +55,8 @@ class JobForm(Form):
     gpu_milli: int = Field(
         default=1000, ge=1, le=1000, description="thousandths of a GPU; below, others may share it"
     )
-    cores_per_gpu: Span = Field(default=0.0, description="where the topology has cores")
-    memory_gib_per_gpu: Span = Field(default=0.0, description="where the topology has memory")
+    cores_per_gpu: OfHost = Field(default=0.0, description="where the topology has cores")
+    memory_gib_per_gpu: OfHost = Field(default=0.0, description="where the topology has memory")
     restarts: Times = Field(default=0, description="times that it lost its GPUs")
     forwards: Times = Field(default=0, description="times that it was handed to a partition")
 
@@ -100,11 +102,14 @@ class StateForm(Form):
 
     time_s: Seconds = Field(description="now, on any clock; 0 may lie anywhere")
     queue: list[WaitingJob] = Field(
-        default_factory=list, description="of those submitted at one time the first came first"
+        default_factory=list,
+        fail_fast=True,  # we tell one fault
+        description="of those submitted at one time the first came first",
     )
-    running: list[RunningJob] = Field(default_factory=list)
+    running: list[RunningJob] = Field(default_factory=list, fail_fast=True)
     away: list[Name] = Field(
         default_factory=list,
+        fail_fast=True,
         description="servers that take nobody new (drained or down); who runs there stays",
     )
 
@@ -320,7 +325,13 @@ def read(pod: Pod) -> Asked:
         raise RequestError(f"pod {name}: give {GROUP} and {GROUP_SIZE}, or neither")
     submitted_s = _number(told, SUBMITTED_S, name, least=-MOST_S)
     if submitted_s is None and meta.creationTimestamp is not None:
-        submitted_s = _moment_s(meta.creationTimestamp, name)
+        try:
+            submitted_s = datetime.fromisoformat(meta.creationTimestamp).timestamp()
+        except ValueError as error:
+            raise RequestError(
+                f"pod {name}: creationTimestamp is {meta.creationTimestamp!r}; it must be like "
+                "2026-01-31T12:00:00Z"
+            ) from error
     return Asked(
         pod=name,
         job=f"{meta.namespace}/{group}" if group else name,
@@ -377,12 +388,3 @@ def _number(told: dict[str, str], key: str, name: str, least: float) -> float | 
     if not least <= number <= MOST_S:
         raise RequestError(f"pod {name}: {key} is {value!r}; it must be a number of seconds")
     return number
-
-
-def _moment_s(value: str, name: str) -> float:
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except ValueError as error:
-        raise RequestError(
-            f"pod {name}: creationTimestamp is {value!r}; it must be like 2026-01-31T12:00:00Z"
-        ) from error

@@ -10,7 +10,7 @@ from gpuyard.launch.errors import instead
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from gpuyard.serving.places import SHOWN, Places, named
 from marl.env.world import World
-from sim.arrays import IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.errors import InvalidDecision
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, Identity, JobTable, codes_of
 from sim.simulator import Instant, Simulator, set_to
@@ -18,6 +18,7 @@ from sim.view import Signal
 
 OF_DURATION = Signal.PREDICTION | Signal.DURATION
 OF_PROFILE = Signal.PROFILE | Signal.INTERFERENCE
+UNKNOWN = -1  # row of a profile that is none
 UNKNOWN_WORK_S = 3600.0  # of a job whose duration nobody reads; its value changes nothing
 
 
@@ -27,6 +28,42 @@ class Defaults:
 
     estimate_s: float | None
     profile: str | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a request says of its J jobs, those that run before those that wait; NaN: nothing."""
+
+    jobs: list[RunningJob | WaitingJob]
+    started_s: FloatArray  # (J,)
+    submit_s: FloatArray  # (J,) of a running job that does not tell, when it started
+    resume_s: FloatArray  # (J,) the same
+    estimate_s: FloatArray  # (J,)
+    progress_s: FloatArray  # (J,)
+    restarts: IntArray  # (J,)
+
+    def where(self, at: int) -> str:
+        """A job's place in the request, for messages."""
+        waits = at - int(np.isfinite(self.started_s).sum())
+        return named(*(("running", at) if waits < 0 else ("queue", waits)), self.jobs[at])
+
+
+def told_by(form: StateForm) -> Told:
+    """The numbers of a request, job by job."""
+    jobs: list[RunningJob | WaitingJob] = [*form.running, *form.queue]
+    waits = [np.nan] * len(form.queue)
+    started_s = np.array([job.started_s for job in form.running] + waits)
+    submit_s = np.array([job.submitted_s for job in jobs], dtype=np.float64)  # None becomes NaN
+    resume_s = np.array([*(job.resume_s for job in form.running), *waits], dtype=np.float64)
+    return Told(
+        jobs=jobs,
+        started_s=started_s,
+        submit_s=np.where(np.isnan(submit_s), started_s, submit_s),
+        resume_s=np.where(np.isnan(resume_s), started_s, resume_s),
+        estimate_s=np.array([job.estimate_s for job in jobs], dtype=np.float64),
+        progress_s=np.array([job.progress_s for job in jobs], dtype=np.float64),
+        restarts=np.array([job.restarts for job in jobs], dtype=np.int64),
+    )
 
 
 @dataclass(frozen=True)
@@ -51,19 +88,21 @@ class Setter:
         self._needs = needs
         self._defaults = defaults
         self._names = world.physics.catalogue.names
-        self._row_of = {name: row for row, name in enumerate(self._names)}
+        self._row_of: dict[str | None, int] = {name: row for row, name in enumerate(self._names)}
         if defaults.profile is not None:
-            self._profile_row(defaults.profile, "default_profile")
-        self._any_profile = int(np.argmax(world.physics.catalogue.gang_ok))
+            self._row_of[None] = self._profile_row(defaults.profile, "default_profile")
+        elif not needs & OF_PROFILE:
+            self._row_of[None] = int(np.argmax(world.physics.catalogue.gang_ok))
         self.places, self._partitions = Places(world), world.partitions
         sizes = np.bincount(world.partition_of_server, weights=world.topology.gpus_per_server)
         self.largest = int(sizes.max())
 
-    def set(self, form: StateForm, closed: Sequence[int] = ()) -> Set | None:
+    def set(self, form: StateForm, told: Told, closed: Sequence[int] = ()) -> Set | None:
         """The run at the instant of `form`; None where there is no job.
 
         Args:
             form: the request.
+            told: its numbers.
             closed: servers that take nobody new beside those that the request names.
 
         Raises:
@@ -71,24 +110,21 @@ class Setter:
         """
         away = [self.places.server(name, f"away[{at}]") for at, name in enumerate(form.away)]
         placements = self.places.of(form.running)
-        if not form.running and not form.queue:
+        if not told.jobs:
             return None
-        jobs: list[RunningJob | WaitingJob] = [*form.running, *form.queue]
-        submit_s = np.array([submitted_s(job) for job in jobs])
-        order = np.argsort(submit_s, kind="stable")
-        row_of = np.empty(len(jobs), dtype=np.int64)
-        row_of[order] = np.arange(len(jobs))
-        table, assumed = self._table(form, jobs, placements, order)
-        by_start = sorted(range(len(placements)), key=lambda at: form.running[at].started_s)
+        order = np.argsort(told.submit_s, kind="stable")
+        row_of = np.empty(len(order), dtype=np.int64)
+        row_of[order] = np.arange(len(order))
+        table, assumed = self._table(form, told, placements, order)
+        by_start = np.argsort(told.started_s[: len(placements)], kind="stable").tolist()
         simulator = self.world.simulator(table)
         placed = [(int(row_of[at]), placements[at]) for at in by_start]
-        by_row = [jobs[at] for at in order]
         try:
-            set_to(simulator, _instant(form.time_s, by_row, placed, [*away, *closed]))
+            set_to(simulator, _instant(form.time_s, told, order, placed, [*away, *closed]))
         except InvalidDecision as error:
             raise RequestError(f"running: {error}; send what runs now") from error
         self._work_done(simulator, form, row_of)
-        return Set(simulator, [jobs[at].id for at in order], assumed)
+        return Set(simulator, table.job_id.tolist(), assumed)
 
     def _work_done(self, simulator: Simulator, form: StateForm, row_of: IntArray) -> None:
         """Write the progress of those whose request leaves it to the physics."""
@@ -99,64 +135,58 @@ class Setter:
         row["progress_s"][rows] = row["seen_progress_s"][rows] = done_s
 
     def _table(
-        self,
-        form: StateForm,
-        jobs: list[RunningJob | WaitingJob],
-        placements: list[IntArray],
-        order: IntArray,
+        self, form: StateForm, told: Told, placements: list[IntArray], order: IntArray
     ) -> tuple[JobTable, AssumedForm]:
-        """The job table, rows in `order` of `jobs`, and what was assumed."""
-        runs = len(form.running)
-        where = [("running", at) if at < runs else ("queue", at - runs) for at in range(len(jobs))]
-        told_s = [self._estimate_s(job, *place) for job, place in zip(jobs, where, strict=True)]
-        kinds = [self._profile(job, *place) for job, place in zip(jobs, where, strict=True)]
+        """The job table, rows in `order` of the jobs, and what was assumed."""
+        jobs, given = told.jobs, len(told.jobs)
         gang = [*map(len, placements), *(job.gpus for job in form.queue)]
-        home = [int(self.places.owner[gpus[0]]) for gpus in placements]
-        home += [self._home(job, at) for at, job in enumerate(form.queue)]
-        estimate_s, given = np.array(told_s)[order], len(jobs)
-        done_s = np.array([job.progress_s or 0.0 for job in jobs])[order]
+        home = [int(self.places.owner[gpus[0]]) for gpus in placements] + self._homes(form)
+        estimate_s = self._estimates_s(told)[order]
         users = np.array([job.user or "" for job in jobs], dtype=object)[order]
         unknown: IntArray = np.full(given, -1, dtype=np.int64)
-        work_s = np.maximum(np.where(np.isnan(estimate_s), UNKNOWN_WORK_S, estimate_s), done_s)
+        least_s = np.where(np.isnan(estimate_s), UNKNOWN_WORK_S, estimate_s)
         table = JobTable(
             job_id=np.array([job.id for job in jobs], dtype=object)[order],
-            submit_s=np.array([submitted_s(job) for job in jobs])[order],
+            submit_s=told.submit_s[order],
             num_gpus=np.array(gang, dtype=np.int64)[order],
-            duration_s=work_s,
+            duration_s=np.fmax(least_s, told.progress_s[order]),
             estimate_s=estimate_s,
-            profile=np.array(kinds, dtype=np.int64)[order],
+            profile=self._profiles(told)[order],
             home=np.array(home, dtype=np.int64)[order],
             measured=np.ones(given, dtype=np.bool_),
             identity=Identity(codes_of(users), unknown, unknown) if any(users) else None,
-            demands=self._demands([jobs[at] for at in order]),
+            demands=self._demands(told, order),
         )
         assumed = AssumedForm(
-            estimate_s=sum(job.estimate_s is None for job in jobs),
+            estimate_s=int(np.isnan(told.estimate_s).sum()),
             profile=sum(job.profile is None for job in jobs),
         )
         return table, assumed
 
-    def _estimate_s(self, job: RunningJob | WaitingJob, key: str, at: int) -> float:
-        told_s = self._defaults.estimate_s if job.estimate_s is None else job.estimate_s
-        if told_s is None and self._needs & OF_DURATION:
+    def _estimates_s(self, told: Told) -> FloatArray:
+        missing = np.isnan(told.estimate_s)
+        if self._defaults.estimate_s is not None:
+            return np.where(missing, self._defaults.estimate_s, told.estimate_s)
+        if self._needs & OF_DURATION and missing.any():
             raise RequestError(
-                f"{named(key, at, job)}: estimate_s is missing, and this scheduler orders by it; "
-                "give it, set default_estimate_s=SECONDS, or serve one that needs none, like "
-                "scheduler=fifo"
+                f"{told.where(int(np.argmax(missing)))}: estimate_s is missing, and this "
+                "scheduler orders by it; give it, set default_estimate_s=SECONDS, or serve one "
+                "that needs none, like scheduler=fifo"
             )
-        return np.nan if told_s is None else told_s
+        return told.estimate_s
 
-    def _profile(self, job: RunningJob | WaitingJob, key: str, at: int) -> int:
-        name = self._defaults.profile if job.profile is None else job.profile
-        if name is not None:
-            row = self._row_of.get(name)
-            return self._profile_row(name, f"{named(key, at, job)}.profile") if row is None else row
-        if self._needs & OF_PROFILE:
+    def _profiles(self, told: Told) -> IntArray:
+        rows = [self._row_of.get(job.profile, UNKNOWN) for job in told.jobs]
+        if UNKNOWN in rows:
+            at = rows.index(UNKNOWN)
+            name, where = told.jobs[at].profile, told.where(at)
+            if name is not None:
+                self._profile_row(name, f"{where}.profile")
             raise RequestError(
-                f"{named(key, at, job)}: profile is missing, and this scheduler looks at it; give "
-                "it, or set default_profile=NAME (GET /cluster lists them)"
+                f"{where}: profile is missing, and this scheduler looks at it; give it, or set "
+                "default_profile=NAME (GET /cluster lists them)"
             )
-        return self._any_profile
+        return np.array(rows, dtype=np.int64)
 
     def _profile_row(self, name: str, where: str) -> int:
         row = self._row_of.get(name)
@@ -177,10 +207,7 @@ class Setter:
         topology = self.world.topology
         fits = self._types(job.gpu_types) >> topology.server_gpu_type & 1 > 0
         if not fits.any():
-            return (
-                f"gpu_types is {', '.join(job.gpu_types or ())}; {topology.name} has "
-                f"{', '.join(topology.gpu_types)}"
-            )
+            return self._typeless(job)
         room = most_workers((*_milli_and_mib(job), self._types(job.gpu_types)), self.world)
         if job.gpus > room:
             return (
@@ -188,6 +215,13 @@ class Setter:
                 f"{job.memory_gib_per_gpu:g} GiB; no partition has room for more than {room:.0f}"
             )
         return ""
+
+    def _typeless(self, job: RunningJob | WaitingJob) -> str:
+        topology = self.world.topology
+        return (
+            f"gpu_types is {', '.join(job.gpu_types or ())}; {topology.name} has "
+            f"{', '.join(topology.gpu_types)}"
+        )
 
     def _types(self, names: Sequence[str] | None) -> int:
         """Bits of the GPU types that will do."""
@@ -197,58 +231,63 @@ class Setter:
         known = self.world.topology.gpu_types
         return sum(1 << t for t, name in enumerate(known) if name.lower() in wanted)
 
-    def _demands(self, jobs: Sequence[RunningJob | WaitingJob]) -> Demands | None:
+    def _demands(self, told: Told, order: IntArray) -> Demands | None:
         """What each GPU's worker asks for; None where nobody asks for more than GPUs."""
-        if not any(map(_more_than_gpus, jobs)):
+        if not any(map(_more_than_gpus, told.jobs)):
             return None
+        types = [self._types(job.gpu_types) for job in told.jobs]
+        if 0 in types:
+            at = types.index(0)
+            raise RequestError(f"{told.where(at)}: {self._typeless(told.jobs[at])}")
+        host = np.array([_milli_and_mib(job) for job in told.jobs])[order]
         return Demands(
-            gpu_milli=np.array([job.gpu_milli for job in jobs]),
-            cpu_milli=np.array([_milli_and_mib(job)[0] for job in jobs]),
-            memory_mib=np.array([_milli_and_mib(job)[1] for job in jobs]),
-            type_mask=np.array([self._types(job.gpu_types) for job in jobs]),
+            gpu_milli=np.array([job.gpu_milli for job in told.jobs])[order],
+            cpu_milli=host[:, 0],
+            memory_mib=host[:, 1],
+            type_mask=np.array(types)[order],
         )
 
-    def _home(self, job: WaitingJob, at: int) -> int:
-        count = self._partitions
-        if job.partition is None and count > 1:
-            raise RequestError(
-                f"{named('queue', at, job)}: partition is missing; there are {count}, so say "
-                f"which (0 to {count - 1})"
-            )
-        if job.partition is not None and job.partition >= count:
-            raise RequestError(
-                f"{named('queue', at, job)}: partition is {job.partition}; there are 0 to "
-                f"{count - 1} (agents.count)"
-            )
-        return job.partition or 0
+    def _homes(self, form: StateForm) -> list[int]:
+        """Where each job of the queue waits."""
+        count, homes = self._partitions, list[int]()
+        for at, job in enumerate(form.queue):
+            if job.partition is None and count > 1:
+                raise RequestError(
+                    f"{named('queue', at, job)}: partition is missing; there are {count}, so say "
+                    f"which (0 to {count - 1})"
+                )
+            if job.partition is not None and job.partition >= count:
+                raise RequestError(
+                    f"{named('queue', at, job)}: partition is {job.partition}; there are 0 to "
+                    f"{count - 1} (agents.count)"
+                )
+            homes.append(job.partition or 0)
+        return homes
 
 
 def _instant(
     now_s: float,
-    jobs: Sequence[RunningJob | WaitingJob],
+    told: Told,
+    order: IntArray,
     placed: Sequence[tuple[int, IntArray]],
     closed: Sequence[int],
 ) -> Instant:
-    """What has become of `jobs`, by row."""
-    running = [job if isinstance(job, RunningJob) else None for job in jobs]
-    started_s = np.array([job.started_s if job else np.nan for job in running])
-    told_s = [job.resume_s if job else None for job in running]
-    resume_s = np.array([np.nan if each is None else each for each in told_s])
-    resume_s = np.where(np.isnan(resume_s), started_s, resume_s)
-    gpus = np.zeros(len(jobs))
+    """What has become of the jobs, rows in `order`."""
+    resume_s, jobs = told.resume_s[order], told.jobs
+    gpus = np.zeros(len(order))
     for row, held in placed:
         gpus[row] = len(held)
     under_way_s = np.maximum(0.0, now_s - np.nan_to_num(resume_s, nan=now_s)) * gpus
-    attained = [np.nan if job.attained_gpu_s is None else job.attained_gpu_s for job in jobs]
+    attained = np.array([job.attained_gpu_s for job in jobs], dtype=np.float64)[order]
     return Instant(
         now_s=now_s,
         placements=placed,
-        progress_s=np.array([job.progress_s or 0.0 for job in jobs]),
+        progress_s=np.nan_to_num(told.progress_s)[order],
         attained_gpu_s=np.where(np.isnan(attained), under_way_s, attained),
-        started_s=started_s,
+        started_s=told.started_s[order],
         resume_s=resume_s,
-        restarts=np.array([job.restarts for job in jobs], dtype=np.int64),
-        forwards=np.array([job.forwards for job in jobs], dtype=np.int64),
+        restarts=told.restarts[order],
+        forwards=np.array([job.forwards for job in jobs], dtype=np.int64)[order],
         closed=closed,
     )
 
@@ -260,11 +299,3 @@ def _more_than_gpus(job: RunningJob | WaitingJob) -> bool:
 
 def _milli_and_mib(job: RunningJob | WaitingJob) -> tuple[int, int]:
     return round(job.cores_per_gpu * MILLI), round(job.memory_gib_per_gpu * MIB_PER_GIB)
-
-
-def submitted_s(job: RunningJob | WaitingJob) -> float:
-    """When it was submitted; of a running job that does not tell, when it started."""
-    if isinstance(job, RunningJob) and job.submitted_s is None:
-        return job.started_s
-    assert job.submitted_s is not None
-    return job.submitted_s

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -23,6 +24,7 @@ class Places:
         self._world, self._topology = world, world.topology
         self.owner = world.partition_of_server[world.topology.gpu_server]  # (G,)
         self.names = [str(name) for name in server_names(world.topology)]  # (S,)
+        self.server_of = [self.names[at] for at in world.topology.gpu_server.tolist()]  # (G,)
         self._partitions = world.partitions
         self._server_of = {name: at for at, name in enumerate(self.names)}
 
@@ -62,8 +64,7 @@ class Places:
         """How many GPUs a job holds on which server, by what a request says of it."""
         if job.servers is not None:
             return job.servers
-        names = (self.names[server] for server in self._topology.gpu_server[job.placement or []])
-        return dict(Counter(names))
+        return dict(Counter(self.server_of[gpu] for gpu in job.placement or ()))
 
     def beside(self, gpu: int) -> set[str]:
         """Servers of the partition of a GPU."""
@@ -127,26 +128,31 @@ class Places:
 
     def _given(self, running: Sequence[RunningJob]) -> list[IntArray]:
         """The placements of those that give one; no GPU of the others."""
-        count, found = self._topology.num_gpus, list[IntArray]()
+        count, placements = self._topology.num_gpus, [job.placement or () for job in running]
         for at, job in enumerate(running):
-            placement = job.placement or ()
             if (job.placement is None) == (job.servers is None):
                 raise RequestError(
                     f"{named('running', at, job)}: give placement or servers, one of the two"
                 )
-            if len(set(placement)) < len(placement):
-                twice = next(gpu for gpu, times in Counter(placement).items() if times > 1)
-                raise RequestError(
-                    f"{named('running', at, job)}.placement: GPU {twice} is named twice"
-                )
-            if placement and (min(placement) < 0 or max(placement) >= count):
-                gpu = next(gpu for gpu in placement if not 0 <= gpu < count)
-                raise RequestError(
-                    f"{named('running', at, job)}.placement: there is no GPU {gpu}; "
-                    f"{self._topology.name} has GPUs 0 to {count - 1} (GET /cluster)"
-                )
-            found.append(np.array(placement, dtype=np.int64))
-        return found
+        every = list(chain.from_iterable(placements))
+        if every and (min(every) < 0 or max(every) >= count):
+            at, gpu = next(
+                (at, gpu) for at, gpus in enumerate(placements) for gpu in gpus
+                if not 0 <= gpu < count
+            )  # fmt: skip
+            raise RequestError(
+                f"{named('running', at, running[at])}.placement: there is no GPU {gpu}; "
+                f"{self._topology.name} has GPUs 0 to {count - 1} (GET /cluster)"
+            )
+        ends = list(accumulate(map(len, placements)))
+        holder = np.searchsorted(ends, np.arange(len(every)), side="right")
+        gpus = np.array(every, dtype=np.int64)
+        places, times = np.unique(holder * count + gpus, return_counts=True)
+        for at, gpu in zip(*divmod(places[times > 1], count), strict=True):
+            raise RequestError(
+                f"{named('running', at, running[at])}.placement: GPU {gpu} is named twice"
+            )
+        return [gpus[end - len(own) : end] for end, own in zip(ends, placements, strict=True)]
 
     def _lowest(self, servers: dict[str, int], room: BoolArray, where: str) -> IntArray:
         """The first GPUs with room for the job, or its part of one, on each server."""

@@ -185,6 +185,7 @@ def _server(app: "FastAPI", config: Mapping[str, Any], token: str | None) -> "Se
             http=Patient,
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             lifespan="off",
             limit_concurrency=config["max_requests"] + 1,  # refused from so many connections on
             timeout_graceful_shutdown=5,
@@ -297,7 +298,10 @@ class ServedScheduler:
             orders = [each for each in answer["decisions"] if each["turn"] == turn]
             turns.append(
                 Decision(
-                    starts=tuple(_start(each) for each in orders if each["action"] == "start"),
+                    starts=tuple(
+                        Start(int(o["job"]), np.array(o["gpus"], np.int64), lease_s=o["lease_s"])
+                        for o in orders if o["action"] == "start"
+                    ),
                     preempts=tuple(int(o["job"]) for o in orders if o["action"] == "preempt"),
                     forwards=tuple(
                         Forward(int(each["job"]), each["partition"])
@@ -370,8 +374,3 @@ def _demands(ask: Ask, types: Sequence[str]) -> dict[str, Any]:
     if ask.type_mask != ANY_TYPE:
         told["gpu_types"] = [name for t, name in enumerate(types) if ask.type_mask >> t & 1]
     return told
-
-
-def _start(order: dict[str, Any]) -> Start:
-    gpus = np.array(order["gpus"], dtype=np.int64)
-    return Start(int(order["job"]), gpus, lease_s=order["lease_s"])

@@ -1,15 +1,17 @@
 """`/decide`: orders for a state, and words for what is none."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
+from gpuyard.serving.app import _words
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import RequestError, StateForm
-from gpuyard.serving.instants import Defaults, Setter
+from gpuyard.serving.instants import Defaults, Setter, told_by
 from sim.decision import Decision, Start
 from sim.errors import InvalidDecision
 from sim.view import Signal
@@ -111,6 +113,9 @@ def test_it_describes_cluster_and_schema(service: Service):
          "running[0] (job r).servers: 9 GPUs of 0, which has 8"),
         (state(runs=({"id": "r", "servers": {"x": 1}, "started_s": 1},)),
          "there is no server 'x'"),
+        (state(runs=(running("r", 0, gpu_types=["h900"]),)),
+         "running[0] (job r): gpu_types is h900; small_leaf_spine has p100"),
+        (state(waiting("a", memory_gib_per_gpu=1e15)), "queue[0].memory_gib_per_gpu (job a) is"),
         (state(away=["12"]), "away[0]: there is no server '12'"),
     ],
 )  # fmt: skip
@@ -218,7 +223,8 @@ def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callab
     world = experiment_of(configured("topology=small_leaf_spine")).world
     setter = Setter(world, Signal.PREDICTION, Defaults(None, None))
     runs = (running("r", 0, 1), running("s", 8, progress_s=4.0, restarts=1))
-    opened = setter.set(StateForm.model_validate(state(waiting("a"), runs=runs)))
+    form = StateForm.model_validate(state(waiting("a"), runs=runs))
+    opened = setter.set(form, told_by(form))
     assert opened is not None
     row = opened.simulator.state.job
     by = dict(zip(opened.ids, range(3), strict=True))
@@ -235,3 +241,21 @@ def test_halves_of_letters_are_told_as_they_were_sent(service: Service, body: st
 def test_a_wrong_key_is_likened_to_those_of_its_place(service: Service):
     assert "did you mean running?" in service.refusal("/decide", {"time_s": 1, "runnin": []})
     assert "did you mean" not in service.refusal("/decide", {"time_s": 1, "gpu": 1})
+
+
+def test_what_is_long_is_told_in_short(service: Service):
+    told = service.refusal("/decide", {"time_s": 1, "k" * 19_000: 1})
+    assert told.endswith("...: nobody reads this key") and len(told) < 100
+    assert len(service.refusal("/" + "a" * 19_000, {}, 404)) < 200
+
+
+def test_for_a_key_of_megabytes_no_near_one_is_looked_for():
+    fault = {"type": "extra_forbidden", "loc": ("body", "k" * 3_000_000), "input": 1}
+    began_s = time.process_time()
+    assert "nobody reads this key" in _words(fault, {})
+    assert time.process_time() - began_s < 5.0
+
+
+def test_a_path_that_ends_otherwise_is_none_whatever_host_is_named(service: Service):
+    told = service.ask("POST", "/decide/", state(), Host="elsewhere.example")
+    assert service.status == 404 and "/decide/: not found" in told["error"]
