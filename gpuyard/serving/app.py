@@ -2,12 +2,14 @@
 
 import hmac
 from asyncio import TimerHandle, timeout
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -145,6 +147,30 @@ OF_REQUESTS, OF_JOBS = (
 )
 
 
+class QuickRequest(Request):
+    """Read by pydantic's parser, which takes a quarter of the time."""
+
+    async def json(self) -> Any:
+        """What Python's makes of the body; that one words what is no JSON, too."""
+        try:
+            return from_json(await self.body())
+        except ValueError:
+            return await super().json()
+
+
+class QuickRoute(APIRoute):
+    """Has its bodies read by `QuickRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The same handler."""
+        handle = super().get_route_handler()
+
+        async def handle_quick(request: Request) -> Response:
+            return await handle(QuickRequest(request.scope, request.receive))
+
+        return handle_quick
+
+
 def make_app(decider: Decider, board: Board) -> FastAPI:
     """The service around one scheduler."""
     app = FastAPI(
@@ -154,6 +180,7 @@ def make_app(decider: Decider, board: Board) -> FastAPI:
         responses=ERRORS,
         redirect_slashes=False,  # to the host that the request names
     )
+    app.router.route_class = QuickRoute
     _add_errors(app)
     _add_plain(app, decider)
     _add_extender(app, board)
