@@ -40,6 +40,7 @@ SPOTS = {
     "alibaba_pai": Spots((0, 3, "status"), (0, 4, "start_time"), (2, 8, "plan_gpu"), "40000"),
     "alibaba_pai_tasks": Spots(None, (1, 2, "submit_s"), (0, 4, "num_gpus")),
     "alibaba_openb": Spots((0, 7, "pod_phase"), (0, 8, "creation_time"), (1, 3, "num_gpu")),
+    "alibaba_pai_100k": Spots(None, (0, 2, "submit_time"), (1, 1, "num_inst")),
     "alibaba_spot": Spots(None, (0, 6, "submit_time"), (1, 5, "worker_num")),
     "alibaba_lingjun_jobs": Spots(None, (0, 1, "submit_s"), (0, 2, "num_gpus")),
     "alibaba_dag_2018": Spots((0, 4, "status"), (1, 5, "start_time"), (2, 1, "inst_num"), "5000"),

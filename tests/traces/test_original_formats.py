@@ -120,6 +120,9 @@ def test_workers_times_what_each_asks_for_is_the_gang(tmp_path: Path) -> None:
     assert trace.num_gpus.tolist() == [1, 32, 2]
     assert trace.gpu_milli.tolist() == [570, 1000, 500]
     assert list(trace.gpu_types) == ["A10", "H800", "A10"]
+    trace, _ = read("alibaba_pai_100k", tmp_path)
+    assert (trace.num_gpus.tolist(), trace.gpu_milli.tolist()) == ([1, 4, 2], [500, 1000, 250])
+    assert trace.gpu_types is None  # told is what a job ran on
     text = SAMPLES["alibaba_spot"].text.replace(",0.57,1", ",0,1")
     with pytest.raises(TraceError, match="line 2, column 'gpu_request': '0' is no part of a GPU"):
         loaded("alibaba_spot", tmp_path, text.encode())

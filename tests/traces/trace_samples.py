@@ -321,6 +321,10 @@ SAMPLES = {
     "alibaba_pai_tasks": Sample(
         "job,task,submit_s,duration_s,num_gpus,clamped\n0,worker,5,9,1,0\n0,ps,5,9,2,0\n", 2
     ),
+    "alibaba_pai_100k": Sample(
+        "job_id,num_inst,submit_time,num_cpu,num_gpu,gpu_type,duration,user\n"
+        "1,1,0,6.0,0.5,MISC,60,u1\n2,4,5,6.0,1.0,V100,600,u2\n3,2,9,6.0,0.25,T4,6,u1\n", 3,
+    ),
     "alibaba_spot": Sample(
         "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,"
         "job_type\na,o1,A10,8,0.57,1,0,60,HP\nb,o2,H800,96,8,4,5,600,Spot\nc,o1,A10,4,0.5,2,9,6,HP\n",
