@@ -14,6 +14,7 @@ from sim.jobs import WHOLE_GPU_MILLI, JobTable
 from sim.text_files import moment
 from sim.traces.column_reader import Notes, TraceReader
 from sim.traces.generator import generate
+from sim.traces.job_traits import JobRules
 from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.setting import (
     AUTO,
@@ -173,7 +174,7 @@ class TraceWorkload:
     `window` leaves out included; jobs of `exclude_vcs` are no part of the cluster.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (every tunable of conf/, by name only)
         self,
         *,
         name: str,
@@ -187,16 +188,30 @@ class TraceWorkload:
         num_jobs: int | None,
         thin: int | None,
         windows_from: str,
-        **preparation: Any,
+        max_gang: int | None,
+        drop_too_large: bool,
+        min_duration_s: float | None,
+        max_duration_s: float | None,
+        load: float | None,
+        profiles: Sequence[str] | None,
+        rules: JobRules,
+        measured_start_frac: float | None,
+        measured_end_frac: float | None,
+        window_measured_frac: Sequence[float],
     ) -> None:
-        """Keep the options, the last of `Preparation`; conf/workload explains each."""
+        """Keep the options; conf/workload explains each."""
         _check_windows(window, num_jobs, thin, windows_from)
         self.windows_from = windows_from
         self._name, self._path, self._columns, self._strict = name, path, dict(columns), strict
         self._reader = reader
         self._exclude_vcs, self._window, self._split = exclude_vcs, dict(window), dict(split)
         self._num_jobs, self._thin = num_jobs, 1 if thin is None else thin
-        self._options = Preparation(**preparation)
+        self._options = Preparation(
+            max_gang=max_gang, drop_too_large=drop_too_large, min_duration_s=min_duration_s,
+            max_duration_s=max_duration_s, load=load, profiles=profiles, rules=rules,
+            measured_start_frac=measured_start_frac, measured_end_frac=measured_end_frac,
+            window_measured_frac=window_measured_frac,
+        )  # fmt: skip
         self._notes: Notes | None = None  # what the reader did
         self._history: Trace | None = None  # the file, but for excluded virtual clusters
         self._trace: Trace | None = None  # the configured time window of it

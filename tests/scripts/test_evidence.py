@@ -35,5 +35,5 @@ def test_arms_that_were_held_against_other_windows_have_no_ratio():
         return Learned("arm", 0, Path(), "zero", "look_ahead",
                        {"held_out": held | {"ln_mean_jct_s": [1.0, 2.0]}})  # fmt: skip
 
-    assert learned(0).ratio_to(learned(0), 0.95).centre == 1.0
-    assert math.isnan(learned(0).ratio_to(learned(1000), 0.95).centre)
+    assert learned(0).ratio_to(learned(0)).centre == 1.0
+    assert math.isnan(learned(0).ratio_to(learned(1000)).centre)
