@@ -130,6 +130,12 @@ def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
     assert train(tmp_path, [], "algo.iterations=1").best_s == 700
 
 
+def test_a_time_budget_that_is_spent_is_not_given_again(train: Train, trained: Path):
+    before = curve(trained)
+    train(trained, [], "algo.iterations=9", f"algo.time_budget_s={before[0]['wall_s']}")
+    assert curve(trained) == before
+
+
 def test_an_error_keeps_the_iterations_before_it(train: Train, tmp_path: Path):
     with pytest.raises(GpuYardError, match="a NaN"):
         train(

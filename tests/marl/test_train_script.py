@@ -117,14 +117,6 @@ def test_what_was_best_in_another_setting_is_not_kept_in_this_one(
     assert best.read_bytes() != before.read_bytes()
 
 
-def test_a_time_budget_that_is_spent_is_not_given_again(interrupted: Interrupted, tmp_path: Path):
-    folder, before = tmp_path / "second", curve(interrupted.folder)
-    spent = f"algo.time_budget_s={before[0]['wall_s']}"
-    done = TRAINING.run(folder, f"resume={interrupted.folder}", spent, "rivals=[]")
-    assert done.returncode == 0, done.stderr
-    assert curve(folder) == before
-
-
 @pytest.mark.slow
 def test_sigterm_saves_though_ray_takes_it(tmp_path: Path):
     folder = tmp_path / "run"
