@@ -137,13 +137,6 @@ class LinkedEncoder(Encoder):
             nodes = sweep(read, nodes, edges)
         return self._normed(batch, edges, nodes)
 
-    def read_servers(self, batch: ClusterBatch) -> Tensor:
-        """(B, S, 2 * gpu_dim) what the graphs inside say, before servers hear of each other."""
-        links, edges = self._checked(batch), ScatterTree.of(batch)
-        x_gpu, _ = edges.inputs(batch)
-        read = self._read_out(self._states(x_gpu, batch, links, edges), edges)
-        return read.view(*batch.server_mask.shape, -1)
-
     def _states(
         self, x_gpu: Tensor, batch: ClusterBatch, links: Links, edges: ScatterTree
     ) -> Tensor:

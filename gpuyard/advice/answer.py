@@ -175,7 +175,11 @@ def table_of(advice: Advice) -> TableText:
             "yes" if row["needs"] else "-" if row["information"] == "-" else "no",
             _with_ends(row[aim], ends, scales[aim]),
             _with_ends(row["ratio_to_best"], (row["ratio_low"], row["ratio_high"]), (1, "", ".2f")),
-            f"{row['stops_per_job']:.2f}" if row["preempts"] else _none_or_unknown(row),
+            f"{row['stops_per_job']:.2f}"
+            if row["preempts"]
+            else "-"
+            if np.isnan(row["stops_per_job"])
+            else "never",
             *(_number(row[key], scales[key]) for key in others),
         ]
         rows.append(tuple(cells))
@@ -186,10 +190,6 @@ def table_of(advice: Advice) -> TableText:
 
 def _unit(unit: str) -> str:
     return f" [{unit.strip()}]" if unit.strip() else ""
-
-
-def _none_or_unknown(row: dict[Any, Any]) -> str:
-    return "-" if np.isnan(row["stops_per_job"]) else "never"
 
 
 def _number(value: float, scale: tuple[float, str, str]) -> str:
