@@ -159,9 +159,9 @@ def _check_arguments(key: str, made: "partial[Any]") -> None:
             f"{key}: {target} needs {', '.join(missing)}; set {key}.{missing[0]} in its yaml file"
         )
     for name, parameter in parameters.items():
-        asked = misfit(given.get(name), parameter.annotation) if name in given else None
+        value = given.get(name, parameter.default)
+        asked = None if value is parameter.default else misfit(value, parameter.annotation)
         if asked:
-            value = given[name]
             raise ConfigError(f"{key}.{name} is {value!r}; it must be {asked}{whole(value)}")
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return

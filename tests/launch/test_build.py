@@ -71,3 +71,17 @@ assert "has no 'topolgy'; it has 'topology'" in refused(lambda: b.build(config, 
 assert "has no _target_" in refused(lambda: b.build(config, "agents"))
 assert "no.such" in refused(lambda: b.build({"x": {"_target_": "no.such"}}, "x"))
 """)
+
+
+def test_the_default_of_a_parameter_may_be_said_whatever_its_hint():
+    """Classes of users' own write `part: Part = None`."""
+    run("""
+class Part: ...
+class Own:
+    def __init__(self, part: Part = None, *, other: Part):
+        self.part = part
+own = {"_target_": "__main__.Own", "other": {"_target_": "__main__.Part"}}
+assert b.build({"x": own | {"part": None}}, "x").part is None
+assert "x.part is 3; it must be a" in refused(lambda: b.build({"x": own | {"part": 3}}, "x"))
+assert "x.other is None; it must" in refused(lambda: b.build({"x": own | {"other": None}}, "x"))
+""")
