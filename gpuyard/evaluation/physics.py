@@ -54,6 +54,9 @@ def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, 
     return physics, more
 
 
+WITHOUT_MODEL = ("none", "oracle")  # nothing is told, or the physics itself
+
+
 def believed(config: Mapping[str, Any], physics: Physics, more: MoreTypes) -> PairTable:
     """The slow-downs that schedulers are told; what fits in memory is known to everyone."""
     belief = config["belief"]
@@ -63,18 +66,16 @@ def believed(config: Mapping[str, Any], physics: Physics, more: MoreTypes) -> Pa
                 f"belief has no {key}; its yaml file holds `info: NAME` and `model:`, and under "
                 "that the _target_ and its keys (like conf/belief/linear.yaml)"
             )
-    if belief["info"] == "oracle":
-        if belief["model"] is not None:
-            raise ConfigError(
-                "belief.info is oracle, which tells the physics itself: belief.model must be null; "
-                "give a model's belief another info"
-            )
+    info, model = belief["info"], belief["model"]
+    if (model is None) != (info in WITHOUT_MODEL):
+        rule = "is null: say belief=none" if model is None else "must be null: another info has one"
+        raise ConfigError(f"belief.info is {info}, belief.model {rule}")
+    if info == "oracle":
         return physics.pairs
-    if belief["model"] is None:
-        model = NoInterference().pair_table(more.base)
-    else:
-        model = _pairs_of(config, "belief.model", more.base)
-    told = more.believed(model, physics.catalogue.gpu_types)
+    base = more.base
+    none = NoInterference().pair_table(base)
+    law = none if model is None else _pairs_of(config, "belief.model", base)
+    told = more.believed(law, physics.catalogue.gpu_types)
     return replace(told, feasible=physics.pairs.feasible)
 
 

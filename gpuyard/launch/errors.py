@@ -194,7 +194,8 @@ def _hydra_lines(error: BaseException) -> list[str]:
         if line.startswith("Config search path"):
             break
         if line.strip() and not line.startswith("To append to your "):
-            kept.append(line.strip())
+            twice = r"To override a value use 'override (\w+): (\w+)'"  # of `+` before a choice
+            kept.append(re.sub(twice, r"Leave out the +: \1=\2", line.strip()))
         group = re.search(r"override '([\w/]+)'\. No match in the defaults list", line)
         kept += [] if group is None else _elsewhere(group[1])
     return kept
@@ -219,18 +220,33 @@ def _suggestion(wanted: str, known: Iterable[str]) -> list[str]:
     return [] if found is None else [f"did you mean {found}?"]
 
 
+def _by_last_word(name: str, keys: Iterable[str], least: float) -> list[str]:
+    """The key whose last word is most like `name`, the outermost of several; none below `least`."""
+    words = ((SequenceMatcher(None, name, each.rpartition(".")[2]), each) for each in keys)
+    scored = ((word.ratio(), -each.count("."), each) for word, each in words)
+    likeness, _, key = max(scored, default=(0.0, 0, ""))
+    return [f"did you mean {key}?"] if likeness >= least else []
+
+
 def _instead_of(key: str, known: Sequence[str]) -> list[str]:
-    """Where the key is, or the known one most like it, or those beside it."""
+    """Where the key is, or the known one most like it, or those beside it.
+
+    What stands before the last word is a section that is there, so that the last word alone tells.
+    """
     section, _, name = key.rpartition(".")
-    parts = [each.rpartition(".") for each in known]
-    beside = [last for first, _, last in parts if first == section and last[0] != "_"]
-    like = nearest(name, beside) if section else None
-    if like:
-        return [f"did you mean {section}.{like}?"]
-    others = [each for each in known if not (section and each.startswith(section))]
-    names = ", ".join(beside) if 0 < len(beside) <= MOST_NAMES else "what --cfg job shows"
-    takes = [f"{section or 'the program'} takes {names}"]
-    return _choices_with(key) or _suggestion(key, others) or takes
+    head = section and f"{section}."
+    free = [each for each in known if not each.rpartition(".")[2].startswith("_")]
+    below = [each for each in free if each.startswith(head)]
+    beside = [each for each in below if "." not in each.removeprefix(head)]
+    names = ", ".join(each.removeprefix(head) for each in beside) or "no keys"
+    takes = names if len(beside) <= MOST_NAMES else "what --cfg job shows"
+    return (
+        _by_last_word(name, below, TAIL_LIKE_ENOUGH)
+        or _by_last_word(name, beside, LIKE_ENOUGH)
+        or _choices_with(key)
+        or _by_last_word(name, free, TAIL_LIKE_ENOUGH)
+        or [f"{section or 'the program'} takes {takes}"]
+    )
 
 
 MOST_CHOICES = 3

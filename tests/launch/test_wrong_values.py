@@ -36,6 +36,8 @@ def told(folder: Path, *words: str) -> str:
         ("workload.columns=5", "workload.columns is 5; it must be a mapping"),
         ("workload.window=5", "workload.window is 5; it must be a mapping"),
         ("workload.rules=5", "workload.rules is 5; it must be a section with a _target_"),
+        ("workload.drop_too_large=maybe", "workload.drop_too_large is 'maybe'; it must be true or"),
+        ("+workload.max_gan=5", "has no such parameter; did you mean workload.max_gang?"),
         ("workload.reader=5", "workload.reader is 5; it must be a section with a _target_"),
         ("workload.reader=null", "workload.reader is None; it must be a section with a _target_"),
         ("workload.reader.delimiter=null", "workload.reader.delimiter is None; give one sign"),
@@ -151,6 +153,9 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
         (("evaluate", "rivals=true", ENTRY % "placer=packed"), "add ours=NAME"),
         (("evaluate", ENTRY % "+estimator=oracle"), "an entry does not read 'estimator'"),
         (("learn", "rules.suspends=true"), "rules.suspends=true is of a network; add learns="),
+        (("simulate", "+scheduler=sjf"), "Leave out the +: scheduler=sjf"),
+        (("simulate", "belief.model=null"), "belief.info is learned, belief.model is null: say"),
+        (("simulate", "belief.info=none"), "belief.info is none, belief.model must be null:"),
         (("simulate", "+reward=delay"), "'reward'. reward is no choice of this program; it is one"),
         (("train", "algo=es"), "`train` takes algo=ppo; others are for `gpuyard learn`"),
         (("train", "algo.epochs=0"), "algo.epochs is 0; it must be a whole number from 1"),
@@ -160,6 +165,22 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
 def test_what_nobody_would_read(tmp_path: Path, words: tuple[str, ...], message: str):
     (tmp_path / "jobs.csv").write_text(JOBS)
     assert message in told(tmp_path, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("workload=csv", "workload.start_s=3"), "did you mean workload.window.start_s?"),
+        (("belief.path=x.json",), "did you mean belief.model.path?"),
+        (("topology.num_jobs=9",), "did you mean workload.num_jobs?"),
+        (("scheduler.placer.foo=1",), "scheduler.placer takes no keys"),
+        (("outages.foo=1",), "outages takes no keys"),
+    ],
+)
+def test_a_key_that_is_not_there(tmp_path: Path, words: tuple[str, ...], hint: str):
+    """In a section inside; elsewhere; what has but the section in common is no help."""
+    done = run_program(["-m", "gpuyard", "simulate", *words], cwd=tmp_path)
+    assert done.returncode == 1 and f"not in struct\n  {hint}\n" in done.stderr, done.stderr
 
 
 def test_a_choice_of_another_program_is_not_to_be_added(tmp_path: Path):
