@@ -15,7 +15,15 @@ import numpy as np
 
 from interference.measuring.device import Device, MeasureError, Use
 from interference.measuring.together import LoopTask, Timing, Together
-from interference.rows import HIGHEST_SPEED, JOIN, CoRows, SoloProfiles, co_rows, solo_profiles
+from interference.rows import (
+    HIGHEST_SPEED,
+    JOIN,
+    MOST_AGGRESSORS,
+    CoRows,
+    SoloProfiles,
+    co_rows,
+    solo_profiles,
+)
 from sim.errors import nearest
 from sim.files import write_atomically
 
@@ -31,7 +39,7 @@ class Group(NamedTuple):
 
 
 def plan(profiles: Sequence[str], pairs: Groups | Literal["all"], mixes: Groups) -> list[Group]:
-    """Every profile alone, then pairs (or "all" of them), then mixes of three and more; each once.
+    """Every profile alone, then pairs (or "all" of them), then mixes of three to seven; each once.
 
     Raises:
         MeasureError: naming the key and the profile or the group that cannot be.
@@ -41,8 +49,10 @@ def plan(profiles: Sequence[str], pairs: Groups | Literal["all"], mixes: Groups)
     chosen = list(combinations_with_replacement(profiles, PAIR)) if pairs == "all" else pairs
     if wrong := [list(members) for members in chosen if len(members) != PAIR]:
         raise MeasureError(f"pairs: {wrong[0]} has not two profiles; see mixes")
-    if wrong := [list(members) for members in mixes if len(members) <= PAIR]:
-        raise MeasureError(f"mixes: {wrong[0]} has fewer than three profiles; see pairs")
+    most = MOST_AGGRESSORS + 1
+    if wrong := [list(members) for members in mixes if not PAIR < len(members) <= most]:
+        told = f"has fewer than three profiles (see pairs) or more than {most}"
+        raise MeasureError(f"mixes: {wrong[0]} {told}")
     for members in (*chosen, *mixes):
         for name in members:
             if name not in profiles:

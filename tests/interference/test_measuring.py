@@ -40,6 +40,13 @@ def test_a_profile_is_model_and_batch(name):
         plan([name], "all", [])
 
 
+def test_a_mix_that_no_reader_takes_is_refused_before_it_is_measured():
+    many = [f"a/{batch}" for batch in range(1, 9)]
+    assert plan(many, [], [many[:7]])[-1].members == tuple(many[:7])
+    with pytest.raises(MeasureError, match="or more than 7"):
+        plan(many, [], [many])
+
+
 def test_speeds_are_taken_while_all_loops_run():
     # seconds   0    1    2    3    4    5    6
     # first     |----|----|----|----|----|           ends first, at 5
