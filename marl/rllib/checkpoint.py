@@ -241,13 +241,16 @@ def _noted(path: Path) -> dict[str, Any] | None:
         ) from None
 
 
+POWER = {"idle_watts", "busy_watts"}  # of GPU types: reports alone read it
+
+
 def first_difference(before: Any, now: Any, key: str = "") -> str | None:
     """`KEY was A, is B` for the first value that differs in two plain containers.
 
-    A key that is null is as good as none: later versions have more of them.
+    A key that is null is as good as none: later versions have more of them. POWER decides nothing.
     """
     if isinstance(before, dict) and isinstance(now, dict):
-        for name in (*before, *now):
+        for name in (each for each in (*before, *now) if each not in POWER):
             place = f"{key}.{name}" if key else str(name)
             if told := first_difference(before.get(name), now.get(name), place):
                 return told

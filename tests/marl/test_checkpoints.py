@@ -193,3 +193,10 @@ def test_auto_goes_on_only_with_the_same_setting(tmp_path: Path):
         check_setting(tmp_path, {"agents": {"count": 4, "skew": 0.5}, "seed": 0})
     with pytest.raises(CheckpointError, match=r"reward was None, is 'mine'; "):
         check_setting(tmp_path, {"agents": {"count": 2, "skew": 0.5}, "seed": 0, "reward": "mine"})
+
+
+def test_power_that_a_table_did_not_tell_makes_no_other_setting(tmp_path: Path):
+    note_setting(tmp_path, {"gpus": {"k80": {"speed": 0.3}}})
+    check_setting(tmp_path, {"gpus": {"k80": {"speed": 0.3, "idle_watts": 28, "busy_watts": 150}}})
+    with pytest.raises(CheckpointError, match=r"gpus.k80.speed was 0.3, is 0.4"):
+        check_setting(tmp_path, {"gpus": {"k80": {"speed": 0.4, "idle_watts": 28}}})
