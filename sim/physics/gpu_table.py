@@ -3,6 +3,7 @@
 `conf/gpu_table/shipped.yaml` is the table, with the source of each figure.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -73,10 +74,23 @@ def gpu_table(values: Mapping[str, Any]) -> GpuTable:
     return table
 
 
+# What may follow in the name of a type: form, memory.
+VARIANT = re.compile(r"(sxm\d?|pcie|nvl|hbm\de?|m\d\d|\d\d+gb)*")
+
+
 def watts_of(table: GpuTable, gpu_types: Sequence[str]) -> dict[str, Watts]:
-    """Of those types whose power the table knows."""
-    found = {name: table.get(plain_name(name)) for name in gpu_types}
-    return {name: each.watts for name, each in found.items() if each and each.watts}
+    """Of those types whose power the table knows, as it is or without form and memory.
+
+    `h100_pcie` draws what `h100` does, though it is no other name of it: it is slower.
+    """
+    known = {name: facts.watts for name, facts in table.items() if facts.watts}
+    found = {}
+    for gpu_type in gpu_types:
+        name = plain_name(gpu_type)
+        fits = [k for k in known if name.startswith(k) and VARIANT.fullmatch(name[len(k) :])]
+        if fits:
+            found[gpu_type] = known[max(fits, key=len)]
+    return found
 
 
 def _check_form(name: str, entry: object) -> None:

@@ -235,6 +235,27 @@ def test_power_goes_by_the_type_and_its_other_names():
     assert watts_of(gpu_table(TABLE), ["fast"]) == {}  # a table of its own need not tell
 
 
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("h100_pcie", "h100"), ("NVIDIA H100 NVL", "h100"), ("h100-80gb", "h100"),
+        ("a100-sxm4-80gb", "a100"), ("NVIDIA A100 80GB PCIe", "a100"), ("a100_pcie", "a100"),
+        ("a100-sxm-64gb", "a100"), ("Tesla V100-SXM3-32GB", "v100"), ("v100_16gb", "v100"),
+        ("tesla_p100_pcie_12gb", "p100"), ("a800_sxm4_40gb", "a800"), ("h200_nvl", "h200"),
+        ("NVIDIA GH200 480GB", "gh200"), ("h20-96gb", "h20"), ("a10_24gb", "a10"),
+        ("rtx_a6000_48gb", "a6000"), ("6000", "rtx6000"), ("Tesla M40 24GB", "m40"),
+        ("l4-24gb", "l4"), ("t4_16gb", "t4"), ("mi300x_192gb", "mi300x"),
+    ],
+)  # fmt: skip
+def test_power_goes_by_the_name_without_form_and_memory(name, like):
+    table = gpu_table(yaml.safe_load(SHIPPED_TABLE.read_text()))
+    assert watts_of(table, [name]) == {name: table[like].watts}
+    own = gpu_table({"mine": {"idle_watts": 1, "busy_watts": 2}, "mine_pcie": {"memory_gib": 9},
+                     "mine_80gb": {"idle_watts": 3, "busy_watts": 4}})  # fmt: skip
+    found = watts_of(own, ["mine_pcie", "mine_80gb", "mine_80gb_pcie", "mines"])
+    assert [found.pop(each).busy for each in tuple(found)] == [2, 4, 4]
+
+
 def test_a100_has_its_own_speeds_and_neighbours():
     table = gpu_table(yaml.safe_load(SHIPPED_TABLE.read_text()))
     base, shipped = ShippedProfiles(), ShippedInterference().pair_table(ShippedProfiles())
