@@ -265,7 +265,7 @@ class Sacct(TableReader):
         got = _resources(reader)
         reader.gangs_from("AllocTRES", "ReqTRES")
         gpus = np.maximum(np.array([one.gpus for one in got], dtype=np.int64), 1)
-        milli = np.array([one.milli for one in got], dtype=np.int64)
+        milli = np.array([one.milli or WHOLE_GPU_MILLI for one in got], dtype=np.int64)
         types = ["|".join((parse_tres(text) or Tres()).types) for text in reader.raw("ReqTRES")]
         return Trace(
             name=name,

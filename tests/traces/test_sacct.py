@@ -271,3 +271,10 @@ def test_jobs_on_slices_take_parts_and_unlike_ones_are_left_out(tmp_path: Path) 
     assert (trace.num_gpus.tolist(), trace.gpu_milli.tolist()) == ([2, 1], [428, 1000])
     assert list(trace.gpu_types) == ["a100", ""]
     assert notes.left_out == {"use MIG slices and GPUs of several sizes": 1}
+
+
+def test_an_unreadable_list_beside_unlike_slices_is_named(tmp_path: Path) -> None:
+    mixed = "gres/gpu:a100_3g.20gb=1,gres/gpu:a100=1"
+    row = {"ReqTRES": mixed, "AllocTRES": "gres/gp"}
+    told = refused(tmp_path, row, fields=(*FIELDS, "AllocTRES"))
+    assert "column 'AllocTRES': 'gres/gp' is no list such as" in told
