@@ -290,15 +290,21 @@ class CsvReader(TableReader):
 
 def _gang(reader: ColumnReader) -> tuple[IntArray, IntArray | None]:
     """(N,) gangs, and thousandths of a GPU of each worker; None: the file does not tell."""
-    milli = reader.given("gpu_milli", reader.counts, blank=WHOLE_GPU_MILLI, least=1,
-                         most=WHOLE_GPU_MILLI)  # fmt: skip
-    if not reader.has("num_workers"):
-        return reader.gangs("num_gpus"), milli
+    milli = reader.given("gpu_milli", reader.counts, blank=0, least=1, most=WHOLE_GPU_MILLI)
+    if reader.has("num_workers"):
+        gang, parts = _workers(reader)
+        return gang, parts if milli is None else np.where(milli > 0, milli, parts)
+    whole = None if milli is None else np.where(milli > 0, milli, WHOLE_GPU_MILLI)
+    return reader.gangs("num_gpus"), whole
+
+
+def _workers(reader: ColumnReader) -> tuple[IntArray, IntArray]:
+    """(N,) gangs of workers that ask for `num_gpus` each, and thousandths of a GPU of each."""
     each = reader.amounts("num_gpus", blank=0.0)
     reader.flag("num_gpus", each == 0, "is no part of a GPU; leave out jobs that use no GPU")
-    gang, parts = gang_of(reader.counts("num_workers", blank=1, least=1).astype(np.float64), each)
+    workers = reader.counts("num_workers", blank=1, least=1)
     reader.gangs_from("num_workers", "num_gpus")
-    return gang, parts if milli is None else milli
+    return gang_of(workers.astype(np.float64), each)
 
 
 def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:

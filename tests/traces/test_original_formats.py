@@ -123,6 +123,10 @@ def test_workers_times_what_each_asks_for_is_the_gang(tmp_path: Path) -> None:
     trace, _ = read("alibaba_pai_100k", tmp_path)
     assert (trace.num_gpus.tolist(), trace.gpu_milli.tolist()) == ([1, 4, 2], [500, 1000, 250])
     assert trace.gpu_types is None  # told is what a job ran on
+    header, *rows = SAMPLES["alibaba_spot"].text.splitlines()
+    told = "\n".join([f"{header},milli", f"{rows[0]},", f"{rows[1]},250", f"{rows[2]},250"])
+    trace, _ = loaded("alibaba_spot", tmp_path, told.encode(), "columns.gpu_milli=milli")
+    assert trace.gpu_milli.tolist() == [570, 250, 250]
     text = SAMPLES["alibaba_spot"].text.replace(",0.57,1", ",0,1")
     with pytest.raises(TraceError, match="line 2, column 'gpu_request': '0' is no part of a GPU"):
         loaded("alibaba_spot", tmp_path, text.encode())
