@@ -4,6 +4,7 @@ What they decide is the engine's: `sim.engine.loop` plays whole runs, `sim.engin
 decision for whoever asks. Compiled code goes by RULE, the composition in numbers.
 """
 
+import math
 from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -36,12 +37,16 @@ def still_waiting(view: ClusterView, starts: list[Start], preempts: Sequence[int
 
 
 def next_s(now_s: float, times_s: FloatArray) -> float | None:
-    """The least of these times, None if there is none; the next instant where it is not later.
+    """The least of these times, None if there is none; see `later_s`."""
+    return later_s(now_s, float(times_s.min(initial=np.inf)))
+
+
+def later_s(now_s: float, time_s: float) -> float | None:
+    """`time_s`, None if it is infinite; the next instant where it is not later.
 
     That is where a wait is below the clock's grain.
     """
-    least_s = float(times_s.min(initial=np.inf))
-    return None if least_s == np.inf else max(least_s, float(np.nextafter(now_s, np.inf)))
+    return None if time_s == math.inf else max(time_s, math.nextafter(now_s, math.inf))
 
 
 def own_code(part: object) -> int | None:

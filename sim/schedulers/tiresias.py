@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
-from sim.engine.composed import PreemptiveScheduler, next_s, still_waiting
+from sim.engine.composed import PreemptiveScheduler, later_s, next_s, still_waiting
 from sim.errors import GpuYardError, check_numbers
 from sim.jit import array_kernel
 from sim.protocols import Placer, Sharing
@@ -192,10 +192,42 @@ def _steepest(x: FloatArray, y: FloatArray) -> FloatArray:
     return slope
 
 
-def quanta_of(attained_gpu_s: FloatArray, quantum_gpu_s: float) -> FloatArray:
+@array_kernel
+def quanta_of(attained_gpu_s: float, quantum_gpu_s: float) -> float:
     """Whole quanta of service."""
-    quanta: FloatArray = np.floor(attained_gpu_s / quantum_gpu_s + ROUNDING)
-    return quanta
+    return float(np.floor(attained_gpu_s / quantum_gpu_s + ROUNDING))
+
+
+@array_kernel
+def indexed_keys(
+    jobs: IntArray, attained_gpu_s: FloatArray, quantum_gpu_s: float, index: FloatArray
+) -> FloatArray:
+    """(n,) minus the index of each job's whole quanta; these themselves where it has none."""
+    keys = np.empty(len(jobs))
+    for at, job in enumerate(jobs):
+        keys[at] = quanta_of(attained_gpu_s[job], quantum_gpu_s)
+        if keys[at] < len(index):
+            keys[at] = -index[int(keys[at])]
+    return keys
+
+
+@array_kernel
+def least_wait_s(
+    jobs: IntArray,
+    attained_gpu_s: FloatArray,  # (J,)
+    gang: IntArray,  # (J,)
+    resume_s: FloatArray,  # (J,) restarts until then are no service
+    now_s: float,
+    quantum_gpu_s: float,
+) -> float:
+    """Time until the first of `jobs`, which run from now on, has one more quantum."""
+    least_s = np.inf
+    for job in jobs:
+        next_gpu_s = (quanta_of(attained_gpu_s[job], quantum_gpu_s) + 1.0) * quantum_gpu_s
+        wait_s = (next_gpu_s - attained_gpu_s[job]) / gang[job]
+        wait_s += max(resume_s[job] - now_s, 0.0)
+        least_s = min(least_s, wait_s)
+    return least_s
 
 
 MOST_QUANTA = 200_000  # that are told apart; longer jobs count as having taken these
@@ -243,7 +275,7 @@ class TiresiasGittins(PreemptiveScheduler):
         check_numbers("scheduler", "above 0", quantum_gpu_s=quantum_gpu_s)
         check_numbers("scheduler", "1 or more", least_history=least_history)
         check_numbers("scheduler", "0 or more", refit_growth_frac=refit_growth_frac)
-        self.quantum_gpu_s = quantum_gpu_s
+        self.quantum_gpu_s = float(quantum_gpu_s)  # one type, compiled once
         self.least_history = least_history
         self.refit_growth_frac = refit_growth_frac
         self._forget()
@@ -284,8 +316,9 @@ class TiresiasGittins(PreemptiveScheduler):
         if not left.any():
             return
         # Woken at every quantum, it last saw a job in the quantum in which that left.
-        taken = quanta_of(self._seen_gpu_s[left], self.quantum_gpu_s) + 1.0
-        self._history += np.minimum(taken, MOST_QUANTA).astype(np.int64).tolist()
+        for seen_gpu_s in self._seen_gpu_s[left].tolist():
+            taken = quanta_of(seen_gpu_s, self.quantum_gpu_s) + 1.0
+            self._history.append(int(min(taken, MOST_QUANTA)))
         known = len(self._history)
         if known >= self._refit_at:
             self._index = gittins_index(np.array(self._history))
@@ -293,10 +326,7 @@ class TiresiasGittins(PreemptiveScheduler):
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Minus the index; whole quanta attained where there is none, which comes after."""
-        keys = quanta_of(view.jobs.attained_gpu_s[jobs], self.quantum_gpu_s)
-        indexed = keys < len(self._index)
-        keys[indexed] = -self._index[keys[indexed].astype(np.int64)]
-        return keys
+        return indexed_keys(jobs, view.jobs.attained_gpu_s, self.quantum_gpu_s, self._index)
 
     def asked_again_s(
         self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
@@ -309,8 +339,9 @@ class TiresiasGittins(PreemptiveScheduler):
         """The next time at which a job that runs after this decision has one more quantum."""
         new = np.array([start.job for start in starts], dtype=np.int64)
         jobs: IntArray = np.concatenate([view.running, new])
-        attained_gpu_s = view.jobs.attained_gpu_s[jobs]
-        next_gpu_s = (quanta_of(attained_gpu_s, self.quantum_gpu_s) + 1.0) * self.quantum_gpu_s
-        wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[jobs]
-        wait_s += np.maximum(view.jobs.resume_s[jobs] - view.now_s, 0.0)  # restarts: no service
-        return next_s(view.now_s, view.now_s + wait_s)
+        columns = view.jobs
+        wait_s = least_wait_s(
+            jobs, columns.attained_gpu_s, columns.num_gpus, columns.resume_s, view.now_s,
+            self.quantum_gpu_s,
+        )  # fmt: skip
+        return later_s(view.now_s, view.now_s + wait_s)
