@@ -27,8 +27,8 @@ JOB_ID = re.compile(r"\d+(?:_(?:\d+|(?P<tasks>\[.*\])))?(?:\+\d+)?(?P<step>\..+)
 AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTPE]?)", re.ASCII)  # in MiB without a unit
 GPU, GPU_OF_TYPE = "gres/gpu", "gres/gpu:"
 PARTS_OF_GPUS = ("gres/shard", "gres/mps")
-# A slice of a GPU, as clusters name it: "a100_3g.20gb", "1g.10gb+me".
-MIG = re.compile(r"(?:^|_)([1-7])g\.\d+gb(?:\+.+)?$", re.ASCII)
+# A slice of a GPU, as clusters name it: "a100_3g.20gb", "1g.10gb+me", "A30-MIG-1g.6gb".
+MIG = re.compile(r"(?:^|[_.-])(?:mig[_.-])?([1-7])g\.\d+gb(?:[+.].+)?$", re.ASCII | re.I)
 READ = ("cpu", "mem", GPU, *PARTS_OF_GPUS)
 MOST = 2.0**31  # GPUs; more are refused
 MIB = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30, "E": 2.0**40}
@@ -93,7 +93,7 @@ def parse_tres(text: str) -> Tres | None:
 def _milli(name: str) -> int:
     """Thousandths of a GPU of that type: sevenths for MIG slices, quarters of an A30, or all."""
     part = MIG.search(name)
-    of = 4 if "a30_" in name else 7
+    of = 4 if "a30" in name.lower() else 7
     return WHOLE_GPU_MILLI if part is None else WHOLE_GPU_MILLI * min(int(part[1]), of) // of
 
 
