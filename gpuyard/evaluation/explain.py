@@ -149,8 +149,8 @@ def _looks(
         skipped = _skippable(run, world, scheduler, seed, submit_s)
         halts = _compiled_halts(simulator, loop, skipped + 1, 1)
     events = np.flatnonzero(run.log.job == row)
-    starts_s = run.log.time_s[events[run.log.kind[events] == Kind.START]]
-    last_s = float(starts_s[-1]) if len(starts_s) else np.inf
+    ends = events[np.isin(run.log.kind[events], (Kind.START, Kind.WITHDRAW))]
+    last_s = float(run.log.time_s[ends[-1]]) if len(ends) else np.inf  # it never waits again
     judge, views = judge_of(scheduler, run), simulator.views(scheduler.needs)
     status, looks = simulator.state.job["status"], []
     lines = Lines(simulator, "explain")  # silent for the first half minute

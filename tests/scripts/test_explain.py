@@ -135,6 +135,18 @@ def test_preempted_and_by_whom(told):
     assert rows[2]["words"] == "by job b"
 
 
+def test_who_is_preempted_and_gives_up_has_waited_in_between(told):
+    trace = "job_id,submit_s,num_gpus,duration_s,withdraw_s\na,0,16,100,12\nb,1,16,10000,\n"
+    las = ("scheduler=las", "scheduler.quantum_gpu_s=100", "restart_s=0")
+    found, rows = told(trace, "a", *las, "workload.columns.withdraw_s=withdraw_s")
+    assert short(rows)[2:] == [
+        ("preempted", 6.25, 6.25, 0),
+        ("no GPUs free", 6.25, 12, 1),
+        ("withdrawn", 12, 12, 0),
+    ]
+    assert found.waited_s == {"no GPUs free": 5.75}
+
+
 def test_forwarded_between_partitions(told):
     trace = HEAD + "a,0,8,100\nb,1,8,100\nc,2,4,50\nd,3,4,20\n"
     found, rows = told(trace, "d", "agents.count=2", "forwarding=steal")
