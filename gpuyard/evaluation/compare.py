@@ -1,7 +1,7 @@
 """One table and figures from the folders of a sweep: `python scripts/compare.py sweep=DIR`."""
 
-import json
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +16,15 @@ from omegaconf import DictConfig
 
 from gpuyard.launch.build import check_confidence, check_flags
 from gpuyard.launch.errors import CONF
-from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
-from sim.report.run_folder import METRICS_FILE, RECORD, read_jct_s, read_row
+from sim.report.run_folder import AGAIN, METRICS_FILE, RECORD, read_jct_s, read_json, read_row
+from sim.report.run_tables import read_parquet
 from sim.report.standings import WHOLE
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,10 @@ class Given:
     @cached_property
     def _config(self) -> Any:
         path = self.folder / CONFIG
-        return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if not path.is_file():
+            return {}
+        with path.open(encoding="utf-8") as file:  # its name is told of what cannot be read
+            return yaml.safe_load(file) or {}
 
     @cached_property
     def world(self) -> dict[str, Any]:
@@ -101,7 +105,7 @@ def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
         if not top.is_dir():
             raise ReportError(f"{top} is no folder; give one that a program wrote or a sweep's")
         here = 0
-        for folder in sorted(path.parent for path in top.rglob(RECORD)):
+        for folder in _recorded(top):
             result = None if folder.resolve() == leave_out.resolve() else _read(folder)
             if result is not None:
                 found[folder.resolve()] = result
@@ -132,8 +136,21 @@ def pooled_jct_s(results: Sequence[Found]) -> tuple[dict[str, FloatArray], dict[
     return {name: times for name, times in joined.items() if len(times)}, lines
 
 
+def _recorded(top: Path) -> list[Path]:
+    """The folders with a record in or below `top`, in order; links are followed, places once."""
+    found, seen = [], set[str]()
+    for place, below, names in os.walk(top, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            below.clear()
+        elif RECORD in names:
+            found.append(Path(place))
+        seen.add(real)
+    return sorted(found)
+
+
 def _read(folder: Path) -> Found | None:
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    record = read_json(folder / RECORD)
     if record.get("program") == "compare":
         return None
     assumed = tuple(map(str, record.get("assumed", ())))
@@ -190,12 +207,13 @@ def _check_distinct(results: Sequence[Found]) -> None:
 
 
 def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
-    if not (result.folder / "jobs.parquet").is_file():
+    path = result.folder / "jobs.parquet"
+    if not path.is_file():
         return []
     if result.single:
         return [(result.rows[0].labels, read_jct_s(result.folder))]
     columns = ["scheduler", "agents", "window", "jct_s"]
-    frame = pd.read_parquet(result.folder / "jobs.parquet", columns=columns).dropna()
+    frame = pd.DataFrame(read_parquet(path, columns, fix=AGAIN)).dropna()
     by_run = {key: part["jct_s"].to_numpy(float) for key, part in frame.groupby(columns[:3])}
     empty: FloatArray = np.empty(0)
     named = zip((row.labels for row in result.rows), result.plain, strict=True)
@@ -305,7 +323,10 @@ def main(cfg: DictConfig) -> None:
         launch.folder, rows, ours=ours, confidence=confidence, sweeps=True, assumed=assumed
     )
     curves, lines = pooled_jct_s(results)
-    _draw_distributions(curves, lines, launch)
+    if 0 < len(curves) <= MOST_CURVES:
+        jct_cdf(curves, path=launch.folder / "jct_cdf.png", runs=lines)
+    else:  # nothing, or more than can be told apart
+        log.info("jct_cdf.png left out: %d curves, it holds 1 to %d", len(curves), MOST_CURVES)
     if launch.config["page"]:
         from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
 
@@ -316,13 +337,3 @@ def main(cfg: DictConfig) -> None:
         )  # fmt: skip
     table_console().print(tables)
     print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")
-
-
-def _draw_distributions(
-    curves: dict[str, FloatArray], lines: dict[str, Run], launch: Launch
-) -> None:
-    """Draw jct_cdf.png, unless there are more curves than can be told apart."""
-    if not 0 < len(curves) <= MOST_CURVES:
-        log.info("jct_cdf.png left out: %d curves, it holds 1 to %d", len(curves), MOST_CURVES)
-        return
-    jct_cdf(curves, path=launch.folder / "jct_cdf.png", runs=lines)

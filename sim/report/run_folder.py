@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from platform import python_version
+from typing import Any
+
+import numpy as np
 
 from sim.arrays import FloatArray
 from sim.files import (
@@ -18,7 +21,7 @@ from sim.files import (
     ReportError,
     write_atomically,
 )
-from sim.report.run_tables import job_columns, parquet_bytes
+from sim.report.run_tables import job_columns, parquet_bytes, read_parquet
 from sim.report.timeline import timeline_of
 from sim.run import Run
 
@@ -117,6 +120,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 METRICS_FILE = "metrics.json"
 PAGE_FILE = "report.html"
 RECORD = "record.json"
+AGAIN = "run it again"
 TIMELINE_BINS = 500  # bins of timeline.parquet: about the width of a figure
 
 
@@ -152,19 +156,19 @@ def write_metrics(folder: Path, metrics: Mapping[str, float | int | str]) -> Non
 
 def read_metrics(folder: Path) -> dict[str, float | int]:
     """The metrics of a finished run, its numbers; null becomes NaN."""
-    loaded = _read_json(folder / METRICS_FILE)
+    loaded = read_json(folder / METRICS_FILE)
     numbers = {key: value for key, value in loaded.items() if not isinstance(value, str)}
-    return {key: math.nan if value is None else value for key, value in numbers.items()}  # type: ignore[misc]
+    return {key: math.nan if value is None else value for key, value in numbers.items()}
 
 
 def read_labels(folder: Path) -> Labels:
     """What the run in `folder` was, from its record.json."""
     path = folder / RECORD
-    loaded = _read_json(path)
+    loaded = read_json(path)
     missing = [name for name in LABEL_COLUMNS if name not in (*loaded, *LATER_COLUMNS)]
     if missing:
         raise ReportError(f"{path}: key {missing[0]} is missing; write it with write_run")
-    return Labels(**{name: loaded[name] for name in LABEL_COLUMNS if name in loaded})  # type: ignore[arg-type]
+    return Labels(**{name: loaded[name] for name in LABEL_COLUMNS if name in loaded})
 
 
 def read_row(folder: Path) -> ComparisonRow:
@@ -174,10 +178,9 @@ def read_row(folder: Path) -> ComparisonRow:
 
 def read_jct_s(folder: Path) -> FloatArray:
     """(n,) completion times of the measured, finished jobs of the run in `folder`."""
-    import pandas as pd
-
-    frame = pd.read_parquet(folder / "jobs.parquet", columns=["jct_s", "measured"])
-    return frame["jct_s"][frame["measured"]].dropna().to_numpy(dtype=float)
+    jobs = read_parquet(folder / "jobs.parquet", ("jct_s", "measured"), fix=AGAIN)
+    times_s: FloatArray = jobs["jct_s"][jobs["measured"] & np.isfinite(jobs["jct_s"])]
+    return times_s
 
 
 def _json(values: Mapping[str, object]) -> bytes:
@@ -188,7 +191,8 @@ def _json(values: Mapping[str, object]) -> bytes:
     return (json.dumps(clean, indent=2, allow_nan=False) + "\n").encode()
 
 
-def _read_json(path: Path) -> dict[str, object]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; raises ReportError where there is none."""
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from yaml import YAMLError
 
+from gpuyard.evaluation.compare import gather, pooled_jct_s
+from sim.files import ReportError
 from tests.scripts.conftest import ROOT, call
 
 POINTS = ("scheduler=fifo,sjf", "seed=1,2")
@@ -214,3 +217,18 @@ def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_pat
     text = (table / "comparison.md").read_text()
     assert "mean JCT" in text and ", part train\n" in text and ", part test\n" in text
     assert "ours / theirs" not in text
+
+
+def test_links_to_runs_are_runs_and_broken_files_are_named(done: Callable, tmp_path: Path):
+    for scheduler in ("sjf", "fifo"):
+        done("simulate", *SMALL[1:], f"scheduler={scheduler}", folder=f"made/{scheduler}")
+    kept = tmp_path / "kept"
+    shutil.copytree(tmp_path / "made" / "sjf", kept / "sjf")
+    (kept / "fifo").symlink_to(tmp_path / "made" / "fifo", target_is_directory=True)
+    (kept / "sjf" / "up").symlink_to(kept, target_is_directory=True)  # nobody goes round for ever
+    found = gather([kept], leave_out=tmp_path)
+    assert [each.folder for each in found] == [kept / "fifo", kept / "sjf"]
+    for name, text in (("jobs.parquet", "PAR1"), ("config.yaml", "a: [1"), ("record.json", "[1]")):
+        (kept / "sjf" / name).write_text(text)
+        with pytest.raises((ReportError, YAMLError), match=f"sjf/{name}"):
+            pooled_jct_s(gather([kept], leave_out=tmp_path))
