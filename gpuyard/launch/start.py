@@ -89,7 +89,7 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
         return f"{record.program} keeps nothing half-done: start it again"
     if left and not (folder / left).exists():
         return "there is no checkpoint yet: start it again"
-    words = [word for word in record.overrides if not word.startswith("resume=")]
+    words = [word for word in record.overrides if not word.startswith(("resume=", "fresh="))]
     own = [override("hydra.run.dir", folder)]
     if left is not None:
         own.append(override("resume", "auto" if record.program in AUTO else folder))

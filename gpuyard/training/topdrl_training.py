@@ -18,6 +18,8 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_choice
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
+from marl.rllib.checkpoint import FOLDER as CHECKPOINT
+from marl.rllib.checkpoint import replace_checkpoint
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -182,7 +184,7 @@ def bars(cells: Mapping[str, Mapping[str, Interval]], *, ours: str, what: str, p
 log = logging.getLogger(__name__)
 
 COLUMNS = ("iteration", "steps", "loss", "value_mean", "return_mean", "validation", "wall_s")
-CHECKPOINT, DONE = "checkpoint", "trained"
+DONE = "trained"
 OBJECT_STORE_BYTES = 200_000_000
 LINE_EVERY_S = 30.0
 
@@ -237,20 +239,15 @@ class Training:
         self.rows.append(row)
         write_rows(self.folder, COLUMNS, self.rows)
 
-    def save(self, trainer: PickerTrainer) -> None:
-        """Replace the resumable checkpoint; the old one stays until the new is whole."""
-        fresh, kept = self.folder / f"{CHECKPOINT}.new", self.folder / CHECKPOINT
-        shutil.rmtree(fresh, ignore_errors=True)
-        trainer.save(fresh)
-        shutil.rmtree(kept, ignore_errors=True)
-        fresh.rename(kept)
+    def adopt(self, earlier: Path, iteration: int) -> None:
+        """Go on with the learning curve and the best policy of the earlier run.
 
-    def adopt(self, earlier: Path) -> None:
-        """Go on with the learning curve and the best policy of the earlier run."""
+        What that run did after the checkpoint is left out of the curve: it is done again.
+        """
         rows = adopted(earlier, self.folder)
         if rows is not None:
-            self.rows = rows
-            self.began -= spent_s(rows)
+            self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
+            self.began -= spent_s(self.rows)
             judged = [row["validation"] for row in rows if row["validation"] is not None]
             self.best = max(judged, default=-math.inf)
 
@@ -266,7 +263,7 @@ class Training:
             due = last or done.number % spec.validate_every == 0
             self.record(done, self.validate(trainer.weights()) if due else None)
             if last or done.number % spec.checkpoint_every == 0:
-                self.save(trainer)
+                replace_checkpoint(self.folder, trainer.save)
             loss = "-" if math.isnan(done.loss) else f"{done.loss:.3g}"
             note = f"loss {loss}, best validation throughput {self.best:.4g}"
             meter.tell("learning", min(done.steps, spec.steps), spec.steps, note)
@@ -302,20 +299,19 @@ def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
     with training_bars() as progress:
         meter = Meter(progress)
         weights = None
-        if run.resumed is not None:
-            run.adopt(run.resumed)
-        else:
+        if run.resumed is None:
             weights = run.picker.first_weights(meter.tell)
             if weights is not None:
                 run.record(None, run.validate(weights))
         start_ray(num_cpus=1, object_store_bytes=OBJECT_STORE_BYTES)
         trainer = run.picker.trainer(weights)
+        if run.resumed is not None:  # whole, before an interrupt may save it
+            trainer.restore(run.resumed / CHECKPOINT)
+            run.adopt(run.resumed, trainer.iterations_done)
         try:
-            if run.resumed is not None:
-                trainer.restore(run.resumed / CHECKPOINT)
             run.iterate(trainer, meter)
         except KeyboardInterrupt:
-            run.save(trainer)
+            replace_checkpoint(folder, trainer.save)
             raise
         finally:
             trainer.close()

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from gpuyard.launch.build import SEED, Rules, check_flags, check_plain, check_tr
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.training.board import check_logger
+from marl.rllib.checkpoint import FOLDER as CHECKPOINT
+from marl.rllib.checkpoint import check_setting, note_setting, replace_checkpoint
 from marl.training.spec import RaySpec
 from sim.files import write_atomically
 
@@ -70,7 +73,7 @@ PLAN_RULES: Rules = SEED | {
     "dqn.envs": (True, 1),
     "gap_weight": (False, 0),
 }
-CHECKPOINT, POLICY, CURVE = "checkpoint", "policy", "training.csv"
+POLICY, CURVE = "policy", "training.csv"
 RAY_STORE_BYTES = 100_000_000
 
 
@@ -79,6 +82,8 @@ def train_plans(cfg: DictConfig) -> None:
     """Train, or go on."""
     launch = start(cfg)
     check_plain(launch.config, PLAN_RULES)
+    if not launch.config["fresh"]:
+        check_setting(launch.folder, _plan_setting(launch.config), "fresh=true to forget that one")
     launch.begin()
     if launch.config["fresh"]:
         for name in (CHECKPOINT, POLICY):
@@ -86,6 +91,12 @@ def train_plans(cfg: DictConfig) -> None:
         (launch.folder / CURVE).unlink(missing_ok=True)
     _train_plans(launch)
     print(f"policy in {launch.folder / POLICY}")
+
+
+def _plan_setting(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the weights after so many steps."""
+    dqn = {key: value for key, value in config["dqn"].items() if key != "steps"}
+    return {"dqn": dqn, **{key: config[key] for key in ("seed", "problems", "gap_weight")}}
 
 
 def _train_plans(launch: Launch) -> None:
@@ -113,9 +124,10 @@ def _train_plans(launch: Launch) -> None:
         words = f"mean return {_number(returned)}, loss {_number(loss)}"
         log.info("%d of %d steps, %s", steps, spec.steps, words)
         if len(curve) % config["checkpoint_every"] == 1 or steps >= spec.steps:
-            trainer.save(folder / CHECKPOINT)
             save_plan_policy(folder / POLICY, trainer.weights(), spec.hidden)
             write_atomically(folder / CURVE, ("\n".join(curve) + "\n").encode())
+            replace_checkpoint(folder, trainer.save)  # last: the curve may have more, never less
+            note_setting(folder, _plan_setting(config))
     trainer.close()
 
 
@@ -125,8 +137,9 @@ def _number(value: float) -> str:
 
 def _resumed_plans(trainer: Any, folder: Path) -> list[str]:
     """Lines of the curve so far, after going back to the last checkpoint."""
-    if not (folder / CHECKPOINT / "rllib_checkpoint.json").is_file():
+    if not ((folder / CHECKPOINT).is_dir() and (folder / CURVE).is_file()):
         return ["steps,return_mean,loss"]
     trainer.restore(folder / CHECKPOINT)
     log.info("going on from %s", folder / CHECKPOINT)
-    return (folder / CURVE).read_text(encoding="utf-8").splitlines()
+    lines = (folder / CURVE).read_text(encoding="utf-8").splitlines()
+    return lines[: 1 + trainer.iterations_done]

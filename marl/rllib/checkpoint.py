@@ -160,6 +160,18 @@ def add_checkpoint(run: Path, iteration: int, fill: Callable[[Path], None], *, k
     return target
 
 
+def replace_checkpoint(run: Path, fill: Callable[[Path], None]) -> None:
+    """Have `fill` write the only checkpoint of `run`; the old one stays until it is whole."""
+    new, kept, old = (run / f"{FOLDER}{ending}" for ending in (".new", "", ".old"))
+    for path in (new, old):
+        shutil.rmtree(path, ignore_errors=True)
+    fill(new)
+    if kept.exists():
+        kept.rename(old)  # at once, while removing takes its time
+    new.rename(kept)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def checkpoints(run: Path) -> dict[int, Path]:
     """Iteration -> folder of the run's checkpoints, oldest first; half-written ones are not."""
     found = {}
@@ -180,7 +192,10 @@ def note_setting(run: Path, setting: Mapping[str, Any]) -> None:
     write_atomically(run / FOLDER / SETTING, json.dumps(setting, indent=1).encode())
 
 
-def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
+ON = "resume=FOLDER to go on from that one all the same"
+
+
+def check_setting(run: Path, setting: Mapping[str, Any], otherwise: str = ON) -> None:
     """Refuse to go on with a training of another setting; older runs have noted none.
 
     Raises:
@@ -189,8 +204,8 @@ def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
     at = setting_difference(run, setting)
     if at is not None:
         raise CheckpointError(
-            f"resume=auto: {run} holds a training of another setting: {at}; give this one a folder "
-            f"of its own, or say resume={run} to go on from that one all the same"
+            f"{run} holds a training of another setting: {at}; give this one a folder of its own "
+            f"(hydra.run.dir=DIR), or say {otherwise}"
         )
 
 

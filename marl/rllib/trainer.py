@@ -263,6 +263,11 @@ class NetworkTrainer:
         module: Any = self._algorithm.get_module(MODULE)
         return {key: value.detach().clone() for key, value in module.network.state_dict().items()}
 
+    @property
+    def iterations_done(self) -> int:
+        """Over resumes."""
+        return int(self._algorithm.iteration)
+
     def save(self, folder: Path) -> None:
         """Everything that resuming needs, replay buffer included."""
         self._algorithm.save_to_path(str(folder.resolve()))

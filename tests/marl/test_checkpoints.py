@@ -21,6 +21,7 @@ from marl.rllib.checkpoint import (
     checkpoints,
     last_whole,
     note_setting,
+    replace_checkpoint,
     seal,
 )
 from marl.training.spec import CheckpointError
@@ -183,6 +184,23 @@ def test_a_trainer_refuses_what_another_made(trainer_of: Callable[..., Any], tmp
         other.restore(tmp_path)
     after = other.policy().state_dict()
     assert all(torch.equal(before[key], value) for key, value in after.items())
+
+
+def test_the_only_checkpoint_stays_until_the_next_is_whole(tmp_path: Path):
+    def fill(place: Path) -> None:
+        place.mkdir()
+        raise OSError(28, "No space left on device")
+
+    def whole(place: Path) -> None:
+        place.mkdir()
+        (place / "whole").touch()
+
+    replace_checkpoint(tmp_path, whole)
+    with pytest.raises(OSError, match="No space"):
+        replace_checkpoint(tmp_path, fill)
+    assert (tmp_path / "checkpoint" / "whole").is_file()
+    replace_checkpoint(tmp_path, whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_auto_goes_on_only_with_the_same_setting(tmp_path: Path):

@@ -83,11 +83,14 @@ def test_a_run_is_interrupted_and_goes_on(tmp_path):
         assert running.wait(timeout=120) == 130, (tmp_path / "printed").read_text()
     done = int(curve(first)[-1]["steps"])
     assert done >= 300
+    with (first / "learning_curve.csv").open("a") as file:  # killed later, before its checkpoint
+        file.write("999,999999,,,,,9.0\n")
     ended = TRAINING.run(second, f"resume={first}", f"picker.learner.steps={done + 100}")
     assert ended.returncode == 0, ended.stderr
     assert "best validation throughput" in ended.stdout
     later = curve(second)
     assert int(float(later[-1]["steps"])) >= done + 100
+    assert [int(row["iteration"]) for row in later] == list(range(len(later)))
     assert float(later[0]["validation"]) > 0  # of the imitation, taken over
     load_picker(second / "policy")
     assert (second / "learning_curve.png").stat().st_size > 0

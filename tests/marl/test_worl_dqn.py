@@ -27,6 +27,7 @@ from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, schedule
 from sim.dag.search import Meter, start_plans
 from tests.dag.plan_rules import check_plan
+from tests.marl.trainings import Training
 
 PROBLEMS = TrainingProblems(
     tasks=20, gpus=[4, 20], mb_per_s=[5.0, 50.0], between_gbps=[0.5, 2.0], inside_gbps=100.0,
@@ -142,3 +143,20 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     assert all(torch.equal(after[key], value) for key, value in second.weights().items())
     assert second.iterate()[0] > steps
     second.close()
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_who_is_killed_goes_on_with_the_curve_of_the_checkpoint(tmp_path):
+    tiny = (
+        "dqn.iteration_steps=100", "dqn.start_steps=100", "problems.tasks=10", "checkpoint_every=1",
+    )  # fmt: skip
+    training = Training("train_worl.py", tiny)
+    assert training.run(tmp_path, "dqn.steps=100").returncode == 0
+    curve = tmp_path / "training.csv"
+    before = curve.read_text()
+    curve.write_text(before + "999,-1,0\n")  # killed before the checkpoint that belongs to it
+    ended = training.run(tmp_path, "dqn.steps=300")
+    assert ended.returncode == 0, ended.stderr
+    steps = [int(line.split(",")[0]) for line in curve.read_text().splitlines()[1:]]
+    assert curve.read_text().startswith(before) and 300 <= steps[-1] < 999
