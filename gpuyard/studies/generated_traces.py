@@ -100,13 +100,18 @@ def generate_trace(cfg: DictConfig) -> None:
         table_console().print(*_tables(shape(trace)))
     if config["gpus"] is not None:
         print(f"offered load on {config['gpus']} GPUs: {offered_load(trace, config['gpus']):.3f}")
-    print(f"{len(trace):,} jobs written to {out}; play them with {_reading(out, text)}")
+    print(f"{len(trace):,} jobs written to {out}; play them with {_reading(out, text, config)}")
 
 
-def _reading(path: Path, text: str) -> str:
-    """Overrides that read all columns of a trace."""
+def _reading(path: Path, text: str, config: Mapping[str, Any]) -> str:
+    """Overrides that read all columns of a trace, by the rules that it was generated for."""
     header = text.partition("\n")[0].split(",")
     optional = [f"workload.columns.{name}={name}" for name in header if name in TRAITS]
+    if "gpu_types" in header:
+        rules = config["workload"]["rules"]
+        names = ",".join(f"{told}:{own}" for told, own in rules["gpu_type_names"].items())
+        optional.append(f"+workload.rules.gpu_type_names={{{names}}}")
+        optional.append(f"workload.rules.unknown_gpu_types={rules['unknown_gpu_types']}")
     return shlex.join(["workload=csv", override("workload.path", path), *optional])
 
 

@@ -23,6 +23,21 @@ def test_the_file_is_read_back_by_simulate(done, tmp_path):
     assert jobs["num_gpus"].tolist() == table["num_gpus"].tolist()
 
 
+@pytest.mark.parametrize("more", [(), ("workload.rules.gpu_type_names.T4=v100",)])
+def test_gpu_types_are_read_back_by_the_rules_that_they_were_made_for(done, more):
+    asked = ("workload=openb_like", "workload.num_jobs=60", "workload.load=null", *more)
+    raw = ("workload.thin=null", "workload.max_gang=null", "workload.min_duration_s=null",
+           "workload.max_duration_s=null", "estimator=oracle")  # fmt: skip
+    made = done("generate_trace", *asked, folder="made")
+    words = shlex.split(made.out.split("play them with ")[1])
+    cluster = ("topology=medium_leaf_spine", "page=false", "topology.gpu_types=[p100,v100]")
+    read = done("simulate", *words, *cluster, "estimator=oracle", folder="read")
+    direct = done("simulate", *asked, *raw, *cluster, folder="direct")
+    columns = ["job_id", "submit_s", "duration_s", "profile", "ran_on", "finish_s"]
+    found, wanted = (pd.read_parquet(run.folder / "jobs.parquet") for run in (read, direct))
+    pd.testing.assert_frame_equal(found[columns], wanted[columns])
+
+
 def test_equal_seeds_give_equal_bytes(done, tmp_path):
     texts = []
     for number, seed in enumerate((1, 1, 2)):
