@@ -65,15 +65,15 @@ def tuning_rows(
     return rows
 
 
-def _text(rows: Sequence[Mapping[str, Any]]) -> TableText:
-    """The same for people."""
+def _text(rows: Sequence[Mapping[str, Any]], part: str) -> TableText:
+    """The same for people, with the part of the trace that the windows are of."""
     cells = tuple(
         (row["baseline"], row["setting"], f"{row['jct_mean_s'] / 3600.0:.3g}",
          "best" if row["best"] else ratio_text(Interval(*(
              row[key] for key in ("ratio", "ratio_low", "ratio_high", "runs")))))
         for row in rows
     )  # fmt: skip
-    return TableText(HEADERS, (("Settings of each baseline", cells),), "")
+    return TableText(HEADERS, ((f"Settings of each baseline, {part} windows", cells),), "")
 
 
 log = logging.getLogger(__name__)
@@ -94,8 +94,9 @@ def main(cfg: DictConfig) -> None:
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
     rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])
     write_frame(launch.folder / CSV, rows)
-    write_markdown(launch.folder / MARKDOWN, _text(rows))
-    table_console().print(rich_tables(_text(rows)))
+    told = _text(rows, str(launch.config["part"]))
+    write_markdown(launch.folder / MARKDOWN, told)
+    table_console().print(rich_tables(told))
     print(f"results in {launch.folder}")
 
 

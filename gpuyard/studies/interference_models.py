@@ -10,7 +10,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, Rules, check_flags, check_plain, check_texts
+from gpuyard.launch.build import SEED, Rules, check_count, check_flags, check_plain, check_texts
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
@@ -199,6 +199,8 @@ def judge_mixes(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_plain(config, RULES)
+    check_count("most_rows", config["most_rows"], null=True)
+    fresh_models(config["seed"], _names("models", config["models"] or None))  # in time
     rows, solos = rows_of_miso(Path(config["data_dir"]))
     mixes = mps_rows(rows)
     launch.begin()

@@ -17,3 +17,15 @@ def test_models_know_more_of_mixes_than_their_size(done, real_data):
     assert mae["extra_trees"] < mae["crowd"] < mae["constant"]
     few = found["laws"]
     assert abs(few["sum"]["7"]["bias"]) < abs(few["product"]["7"]["bias"])
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("most_rows=abc", ("most_rows is 'abc'", "whole number from 1, or null")),
+        ("models=constant", ("models is 'constant'",)),
+        ("models=[constant,nope]", ("no interference model 'nope'",)),
+    ],
+)
+def test_what_cannot_be_is_told_before_any_file_is_read(start, tmp_path, word, told):
+    start("judge_mixes", f"data_dir={tmp_path / 'nowhere'}", word).failed_with(*told)

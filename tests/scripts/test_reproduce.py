@@ -210,6 +210,8 @@ def test_tuning_names_the_best_setting(done):
     assert set(table["setting"]) == {"quantum_gpu_s=60", "quantum_gpu_s=3600"}
     assert table["best"].tolist() == [1, 0] and table["ratio"].is_monotonic_increasing
     assert table["runs"].tolist() == [2, 2]
+    told = (outcome.folder / "tuned.md").read_text()
+    assert "Settings of each baseline, validation windows" in told
 
 
 def test_quick_serves_an_evaluation_too(done):
