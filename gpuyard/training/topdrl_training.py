@@ -18,8 +18,7 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_choice
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
-from marl.rllib.checkpoint import FOLDER as CHECKPOINT
-from marl.rllib.checkpoint import replace_checkpoint
+from marl.rllib.checkpoint import only_checkpoint, replace_checkpoint
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -207,7 +206,7 @@ class Training:
         self.best = -math.inf
         self.began = time.monotonic()
         self.resumed = Path(config["resume"]) if config["resume"] else None
-        if self.resumed is not None and not (self.resumed / CHECKPOINT).is_dir():
+        if self.resumed is not None and not only_checkpoint(self.resumed).is_dir():
             raise PickerTrainingError(
                 f"{self.resumed}: there is no training checkpoint; give the folder of a training "
                 "run (the one that holds `checkpoint`) as resume=FOLDER"
@@ -306,7 +305,7 @@ def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
         start_ray(num_cpus=1, object_store_bytes=OBJECT_STORE_BYTES)
         trainer = run.picker.trainer(weights)
         if run.resumed is not None:  # whole, before an interrupt may save it
-            trainer.restore(run.resumed / CHECKPOINT)
+            trainer.restore(only_checkpoint(run.resumed))
             run.adopt(run.resumed, trainer.iterations_done)
         try:
             run.iterate(trainer, meter)

@@ -18,7 +18,13 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.training.board import check_logger
 from marl.rllib.checkpoint import FOLDER as CHECKPOINT
-from marl.rllib.checkpoint import check_setting, note_setting, replace_checkpoint
+from marl.rllib.checkpoint import (
+    OLD,
+    check_setting,
+    note_setting,
+    only_checkpoint,
+    replace_checkpoint,
+)
 from marl.training.spec import RaySpec
 from sim.files import write_atomically
 
@@ -86,7 +92,7 @@ def train_plans(cfg: DictConfig) -> None:
         check_setting(launch.folder, _plan_setting(launch.config), "fresh=true to forget that one")
     launch.begin()
     if launch.config["fresh"]:
-        for name in (CHECKPOINT, POLICY):
+        for name in (CHECKPOINT, OLD, POLICY):
             shutil.rmtree(launch.folder / name, ignore_errors=True)
         (launch.folder / CURVE).unlink(missing_ok=True)
     _train_plans(launch)
@@ -137,9 +143,10 @@ def _number(value: float) -> str:
 
 def _resumed_plans(trainer: Any, folder: Path) -> list[str]:
     """Lines of the curve so far, after going back to the last checkpoint."""
-    if not ((folder / CHECKPOINT).is_dir() and (folder / CURVE).is_file()):
+    kept = only_checkpoint(folder)
+    if not (kept.is_dir() and (folder / CURVE).is_file()):
         return ["steps,return_mean,loss"]
-    trainer.restore(folder / CHECKPOINT)
-    log.info("going on from %s", folder / CHECKPOINT)
+    trainer.restore(kept)
+    log.info("going on from %s", kept)
     lines = (folder / CURVE).read_text(encoding="utf-8").splitlines()
     return lines[: 1 + trainer.iterations_done]

@@ -160,16 +160,27 @@ def add_checkpoint(run: Path, iteration: int, fill: Callable[[Path], None], *, k
     return target
 
 
+OLD = f"{FOLDER}.old"
+
+
+def only_checkpoint(run: Path) -> Path:
+    """Where `replace_checkpoint` writes; what a kill between its two renames left is put back."""
+    kept = run / FOLDER
+    if (run / OLD).is_dir() and not kept.exists():
+        (run / OLD).rename(kept)
+    return kept
+
+
 def replace_checkpoint(run: Path, fill: Callable[[Path], None]) -> None:
     """Have `fill` write the only checkpoint of `run`; the old one stays until it is whole."""
-    new, kept, old = (run / f"{FOLDER}{ending}" for ending in (".new", "", ".old"))
-    for path in (new, old):
-        shutil.rmtree(path, ignore_errors=True)
+    kept, new = only_checkpoint(run), run / f"{FOLDER}.new"
+    shutil.rmtree(new, ignore_errors=True)
     fill(new)
     if kept.exists():
-        kept.rename(old)  # at once, while removing takes its time
+        shutil.rmtree(run / OLD, ignore_errors=True)
+        kept.rename(run / OLD)  # at once, while removing takes its time
     new.rename(kept)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(run / OLD, ignore_errors=True)
 
 
 def checkpoints(run: Path) -> dict[int, Path]:

@@ -21,6 +21,7 @@ from marl.rllib.checkpoint import (
     checkpoints,
     last_whole,
     note_setting,
+    only_checkpoint,
     replace_checkpoint,
     seal,
 )
@@ -201,6 +202,8 @@ def test_the_only_checkpoint_stays_until_the_next_is_whole(tmp_path: Path):
     assert (tmp_path / "checkpoint" / "whole").is_file()
     replace_checkpoint(tmp_path, whole)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    (tmp_path / "checkpoint").rename(tmp_path / "checkpoint.old")  # killed between two renames
+    assert (only_checkpoint(tmp_path) / "whole").is_file()
 
 
 def test_auto_goes_on_only_with_the_same_setting(tmp_path: Path):
