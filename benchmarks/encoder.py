@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gnn.base import ClusterBatch
-from gnn.encoder import HierarchicalEncoder, ScatterTree
+from gnn.base import ClusterBatch, ScatterTree
+from gnn.encoder import HierarchicalEncoder
 from tests.gnn.dense import DenseTree
 from tests.gnn.hetero import HeteroEncoder
 from tests.gnn.incremental import IncrementalEncoder

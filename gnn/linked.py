@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from gnn.base import ClusterBatch, Embeddings, Encoder, Links, Nodes, Sizes, Sweep
-from gnn.encoder import ScatterTree
+from gnn.base import ClusterBatch, Embeddings, Encoder, Links, Nodes, ScatterTree, Sizes, Sweep
 
 
 class EdgeUpdate(MessagePassing):

@@ -135,7 +135,7 @@ def run(launch: Launch) -> None:
     rows = run_missing_searches(launch, settings)
     tables = write_dag_report(
         launch.folder,
-        settings,
+        settings.node,
         rows,
         confidence=launch.config["confidence"],
         level=launch.config["level"],

@@ -1,10 +1,8 @@
 """Tables and figures of searches for plans of DAGs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Group
@@ -17,9 +15,6 @@ from sim.report.figures import GREY, heading, line_look, new_figure, save_png, t
 from sim.report.job_times import mean_interval
 from sim.report.standings import Ranking, ranking
 from sim.report.table_text import TableText, markdown, markdown_table, rich_tables
-
-if TYPE_CHECKING:
-    from gpuyard.reproduction.dag_plans import Settings
 
 
 def draw_progress(
@@ -62,7 +57,12 @@ Table = list[dict[str, Any]]
 
 
 def write_dag_report(
-    folder: Path, settings: Settings, rows: Sequence[Row], *, confidence: float, level: float
+    folder: Path,
+    settings: Mapping[str, Any],
+    rows: Sequence[Row],
+    *,
+    confidence: float,
+    level: float,
 ) -> Group:
     """Write every file; return the tables to be printed."""
     ours, methods, title = settings["ours"], list(settings["methods"]), settings["title"]
@@ -130,7 +130,7 @@ def reductions(rows: Sequence[Row], *, ours: str, confidence: float) -> Table:
     return table
 
 
-def page_tables(standing: Row, saved: Table, settings: Settings) -> str:
+def page_tables(standing: Row, saved: Table, settings: Mapping[str, Any]) -> str:
     """The tables of a page of results, over all problems.
 
     Args:
@@ -168,7 +168,7 @@ def _ranked(rows: Sequence[Row], methods: Sequence[str], level: float) -> Rankin
     return ranking(methods, scores, level=level)
 
 
-def _notes(saved: Table, found: Ranking | None, settings: Settings) -> list[str]:
+def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> list[str]:
     """The claim beside what was measured, and the ranks."""
     overall = {entry["rival"]: entry for entry in saved if entry["family"] == ALL}
     learned = [overall[name] for name in settings["learned"] if name in overall]

@@ -6,7 +6,7 @@ Nothing here loads torch before a network plays.
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from sim.report.job_times import mean_jct_s
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
+
+if TYPE_CHECKING:
+    from marl.policy.pair_score import PairScorePolicy
 
 
 class WindowSource(Protocol):
@@ -88,6 +91,16 @@ class NetworkForm:
         """Who plays as a vector says; another length is found out when it plays (ValueError)."""
         return NetworkPlayer(self, vector)
 
+    def policy(self, vector: FloatArray) -> "PairScorePolicy":
+        """The policy that a vector (n,) stands for; a process has one at a time, the last.
+
+        Raises:
+            ValueError: the vector has another length.
+        """
+        from marl.policy.build import PolicySpec, policy_of  # torch
+
+        return policy_of(PolicySpec(**self.spec), vector, self.fixed)
+
     def arrays(self) -> dict[str, Any]:
         """For files."""
         return {
@@ -114,11 +127,10 @@ class NetworkPlayer:
 
     def jct_s(self, source: WindowSource, simulator: Simulator) -> float:
         """As `Player.jct_s`."""
-        from gpuyard.training.network import policy_of  # torch
         from marl.training.plan import play_greedily
 
         del source  # its scheduler is a linear score
-        policy = policy_of(self.form, self.vector)
+        policy = self.form.policy(self.vector)
         (run,) = play_greedily(policy, [simulator], self.form.rules, name="marl")
         return mean_jct_s(run)
 

@@ -129,11 +129,10 @@ def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
     Raises:
         OSError: it cannot be written, on a full disk for example.
     """
-    from gpuyard.training.network import policy_of  # torch
-    from marl.policy.build import PolicySpec, save_policy
+    from marl.policy.build import PolicySpec, save_policy  # torch
 
     path = folder / POLICY
-    save_policy(path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
+    save_policy(path, form.policy(vector), PolicySpec(**form.spec), form.rules)
     return path
 
 

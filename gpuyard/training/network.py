@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,18 @@ from torch import Tensor
 from gpuyard.training.form import SIGMA_INNER, NetworkForm, linear_sigmas
 from gpuyard.training.strategies import Climb
 from marl.env.layout import CodecRules
-from marl.policy.build import PolicySpec, build_policy, load_policy
-from marl.policy.pair_score import UNREAD, PairScorePolicy
+from marl.policy.build import (
+    RACKS,
+    PolicySpec,
+    build_policy,
+    fill,
+    flat,
+    load_policy,
+    others,
+    searched,
+    vector_of,
+)
+from marl.policy.pair_score import PairScorePolicy
 from sim.arrays import FloatArray
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
@@ -28,7 +37,6 @@ READERS = (
     ("forward_to.of_pair.weight", "prior.forward_to", "prior.forward_layer.inner", FORWARD_OF_ROW),
 )
 PRIOR_SCALE = 1.0
-RACKS = 1  # no weight depends on how many there are, and compiled code counts itself
 
 
 @dataclass(frozen=True)
@@ -38,20 +46,6 @@ class NetworkSizes:
     gpu_dim: int
     hidden_dim: int
     head_dim: int
-
-
-def searched(policy: PairScorePolicy) -> dict[str, Tensor]:
-    """Name -> tensor of what is searched, as the policy has them, not copies."""
-    return {
-        name: parameter.data
-        for name, parameter in policy.named_parameters()
-        if not name.startswith(UNREAD)
-    }
-
-
-def _others(policy: PairScorePolicy) -> list[Tensor]:
-    names = searched(policy)
-    return [each for name, each in policy.state_dict().items() if name not in names]
 
 
 def first_network(
@@ -95,32 +89,15 @@ def _begun(
     policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules, hide: Sequence[str]
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     seen = _seen(policy, hide)
-    form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
+    form = NetworkForm(spec.as_dict(), rules, flat(others(policy)))
     return form, vector_of(policy) * seen, _sigmas(policy) * seen
-
-
-def vector_of(policy: PairScorePolicy) -> FloatArray:
-    """(n,) what is searched of a policy."""
-    return _flat(list(searched(policy).values()))
 
 
 def shaped(like: Mapping[str, Tensor], numbers: FloatArray) -> dict[str, Tensor]:
     """Numbers (n,), one for each that is searched, in tensors as `searched` gives them."""
     found = {name: torch.empty_like(each) for name, each in like.items()}
-    _fill(list(found.values()), numbers)
+    fill(list(found.values()), numbers)
     return found
-
-
-def policy_of(form: NetworkForm, vector: FloatArray) -> PairScorePolicy:
-    """The policy that a vector (n,) stands for; a process has one at a time, the last asked for.
-
-    Raises:
-        ValueError: the vector has another length.
-    """
-    policy = _blank(PolicySpec(**form.spec))
-    _fill(list(searched(policy).values()), vector)
-    _fill(_others(policy), form.fixed)
-    return policy
 
 
 def refitted(
@@ -134,38 +111,17 @@ def refitted(
         fit: changes a policy in place, given name of a parameter -> 1 where it may, 0 where not.
     """
     torch.set_num_threads(1)
-    policy = policy_of(form, climb.mean)
+    policy = form.policy(climb.mean)
     masks = shaped(searched(policy), (climb.sigma > 0).astype(np.float64))
     said = fit(policy, masks)
     return vector_of(policy), said
-
-
-@lru_cache(maxsize=2)
-def _blank(spec: PolicySpec) -> PairScorePolicy:
-    """All weights are written before it plays; building it takes longer than that."""
-    return build_policy(spec, RACKS).eval()
-
-
-def _flat(tensors: list[Tensor]) -> FloatArray:
-    return np.concatenate([np.zeros(0), *(each.double().numpy().ravel() for each in tensors)])
-
-
-def _fill(tensors: list[Tensor], numbers: FloatArray) -> None:
-    size = sum(each.numel() for each in tensors)
-    if numbers.shape != (size,):
-        raise ValueError(f"a vector of shape {numbers.shape}; expected ({size},)")
-    at = 0
-    for each in tensors:
-        part = numbers[at : at + each.numel()]
-        each.copy_(torch.from_numpy(np.ascontiguousarray(part)).view(each.shape))
-        at += each.numel()
 
 
 def _sigmas(policy: PairScorePolicy) -> FloatArray:
     """(n,) how far members are from the mean, as for linear scores."""
     tensors = searched(policy)
     names = [name for name in LINEAR if name in tensors]
-    first, outer = linear_sigmas(_flat([tensors[name] for name in names]))
+    first, outer = linear_sigmas(flat([tensors[name] for name in names]))
     ends = np.cumsum([tensors[name].numel() for name in names])[:-1]
     known = dict(zip(names, np.split(first, ends), strict=True))
     parts = []

@@ -135,11 +135,10 @@ def play_branches(
     source_spec: SourceSpec, form: NetworkForm, vector: FloatArray, sampling: Sampling, window: int
 ) -> tuple[Contrasts | None, bool]:
     """What was tried in this window of the part `train`, and whether its run failed."""
-    from gpuyard.training.network import policy_of  # torch
-    from marl.policy.branching import Brancher
+    from marl.policy.branching import Brancher  # torch
 
     source = source_of(source_spec)
-    brancher = Brancher(policy_of(form, vector), form.rules, sampling)
+    brancher = Brancher(form.policy(vector), form.rules, sampling)
     simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
     try:
         return brancher.contrasts(simulator, window), False
@@ -305,13 +304,12 @@ def watch_window(
 
     `task`: the window, and whether the teacher plays it itself.
     """
-    from gpuyard.training.network import policy_of  # torch
-    from marl.training.plan import watch
+    from marl.training.plan import watch  # torch
 
     source, (window, led) = source_of(source_spec), task
-    # A copy: the next call of `policy_of` may write on the same network.
-    shows = deepcopy(policy_of(teacher.form, teacher.vector))
-    player = shows if led else policy_of(form, vector)
+    # A copy: the next call of `policy` may write on the same network.
+    shows = deepcopy(teacher.form.policy(teacher.vector))
+    player = shows if led else form.policy(vector)
     simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
     try:
         return watch(player, shows, form.rules, simulator, share, window), False

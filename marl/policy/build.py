@@ -6,12 +6,15 @@ names that `checkpoint=` takes for them.
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +22,8 @@ from gnn.base import Encoder
 from marl.env import SPEC, WEIGHTS, write_policy
 from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import UNREAD, PairScorePolicy
+from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.scoring.table import (
     Column,
@@ -154,6 +158,69 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
 
 FORMAT = 4
 BEST = "policy"  # in the folder of a training run
+
+RACKS = 1  # of policies of vectors: no weight depends on it, and compiled code counts itself
+
+
+def searched(policy: PairScorePolicy) -> dict[str, Tensor]:
+    """Name -> tensor of what who plays reads, as the policy has them, not copies."""
+    return {
+        name: parameter.data
+        for name, parameter in policy.named_parameters()
+        if not name.startswith(UNREAD)
+    }
+
+
+def others(policy: PairScorePolicy) -> list[Tensor]:
+    """All other tensors."""
+    names = searched(policy)
+    return [each for name, each in policy.state_dict().items() if name not in names]
+
+
+def vector_of(policy: PairScorePolicy) -> FloatArray:
+    """(n,) numbers of what is searched."""
+    return flat(list(searched(policy).values()))
+
+
+def policy_of(spec: PolicySpec, vector: FloatArray, fixed: FloatArray) -> PairScorePolicy:
+    """The policy of a vector (n,) and of numbers (K,) of all other tensors.
+
+    A process has one of a spec at a time, the last asked for.
+
+    Raises:
+        ValueError: vector or `fixed` has another length.
+    """
+    policy = _blank(spec)
+    fill(list(searched(policy).values()), vector)
+    fill(others(policy), fixed)
+    return policy
+
+
+@lru_cache(maxsize=2)
+def _blank(spec: PolicySpec) -> PairScorePolicy:
+    """All weights are written before it plays; building it takes longer than that."""
+    return build_policy(spec, RACKS).eval()
+
+
+def flat(tensors: Sequence[Tensor]) -> FloatArray:
+    """(n,) all numbers of tensors, one after the other."""
+    return np.concatenate([np.zeros(0), *(each.double().numpy().ravel() for each in tensors)])
+
+
+def fill(tensors: Sequence[Tensor], numbers: FloatArray) -> None:
+    """The inverse of `flat`, in place.
+
+    Raises:
+        ValueError: there are more or fewer numbers.
+    """
+    size = sum(each.numel() for each in tensors)
+    if numbers.shape != (size,):
+        raise ValueError(f"a vector of shape {numbers.shape}; expected ({size},)")
+    at = 0
+    for each in tensors:
+        part = numbers[at : at + each.numel()]
+        each.copy_(torch.from_numpy(np.ascontiguousarray(part)).view(each.shape))
+        at += each.numel()
 
 
 class PolicyFileError(GpuYardError):

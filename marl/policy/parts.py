@@ -36,7 +36,7 @@ NORM_EPSILON = 1e-5  # of torch's LayerNorm
 
 
 class Update(NamedTuple):
-    """`gnn.encoder.Update`: own state (I wide) and neighbours' mean (J wide) to H numbers."""
+    """`gnn.base.Update`: own state (I wide) and neighbours' mean (J wide) to H numbers."""
 
     own: FloatArray  # (I, H); I is 0 where a node has no state yet
     neighbour: FloatArray  # (J, H)

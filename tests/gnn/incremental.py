@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gnn.base import ClusterBatch, Embeddings, Sweep
-from gnn.encoder import HierarchicalEncoder, ScatterTree
+from gnn.base import ClusterBatch, Embeddings, ScatterTree, Sweep
+from gnn.encoder import HierarchicalEncoder
 
 
 class IncrementalEncoder:

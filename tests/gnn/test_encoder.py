@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from gnn.base import Embeddings
-from gnn.encoder import ScatterTree
+from gnn.base import Embeddings, ScatterTree
 from tests.gnn.dense import DenseTree
 from tests.gnn.hetero import HeteroEncoder, to_hetero
 from tests.gnn.incremental import IncrementalEncoder

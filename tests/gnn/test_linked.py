@@ -5,8 +5,7 @@ import torch
 from torch import nn
 from torch_geometric.nn import GINEConv
 
-from gnn.base import ClusterBatch, Links
-from gnn.encoder import ScatterTree
+from gnn.base import ClusterBatch, Links, ScatterTree
 from gnn.linked import EdgeUpdate, LinkedEncoder
 from tests.gnn.test_contract import assert_same
 

@@ -12,17 +12,9 @@ import pytest
 import torch
 
 from gpuyard.training.form import NetworkForm, linear_of, linear_sigmas, zero_weights
-from gpuyard.training.network import (
-    LAST,
-    OUTER,
-    NetworkSizes,
-    first_network,
-    policy_of,
-    searched,
-    vector_of,
-)
+from gpuyard.training.network import LAST, OUTER, NetworkSizes, first_network
 from gpuyard.training.strategies import Saved, ascend, begin, load, members, noise, save
-from marl.policy.build import PolicySpec, save_policy
+from marl.policy.build import PolicySpec, save_policy, searched, vector_of
 from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler
 from sim.arrays import FloatArray
@@ -59,7 +51,7 @@ def first(name: str, hide: Sequence[str] = ()) -> tuple[NetworkForm, FloatArray,
 def test_it_plays_as_the_scheduler_with_the_policy_it_writes(tmp_path, name: str, away: float):
     form, vector, sigma = first(name)
     vector = vector + away * sigma * np.random.default_rng(1).standard_normal(len(vector))
-    save_policy(tmp_path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
+    save_policy(tmp_path, form.policy(vector), PolicySpec(**form.spec), form.rules)
     world = mixed_world(2)
     for seed in range(3):
         jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(seed)
@@ -73,18 +65,18 @@ def test_it_plays_as_the_scheduler_with_the_policy_it_writes(tmp_path, name: str
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_a_vector_is_the_policy_and_back(name: str):
     form, vector, _ = first(name)
-    assert np.array_equal(vector_of(policy_of(form, vector)), vector)
+    assert np.array_equal(vector_of(form.policy(vector)), vector)
     other = np.random.default_rng(0).normal(size=len(vector)).astype(np.float32).astype(np.float64)
-    assert np.array_equal(vector_of(policy_of(form, other)), other)
-    assert np.array_equal(vector_of(policy_of(form, vector)), vector)
+    assert np.array_equal(vector_of(form.policy(other)), other)
+    assert np.array_equal(vector_of(form.policy(vector)), vector)
     with pytest.raises(ValueError, match="expected"):
-        policy_of(form, vector[1:])
+        form.policy(vector[1:])
     assert np.array_equal(first(name)[1], vector)  # drawn from the seed alone
 
 
 def test_it_begins_as_its_prior():
     form, vector, sigma = first("suspending")
-    policy = policy_of(form, vector)
+    policy = form.policy(vector)
     tensors = searched(policy)
     for name, tensor in tensors.items():
         begins_as_zero = name.startswith(LAST) or name.endswith("norm.bias")
@@ -131,7 +123,7 @@ def test_hidden_columns_change_no_score_of_any_member(name: str):
         (members(climb, 1)[0], False, blind_form),
         (members(begin(vector, sigma, 0), 1)[0], True, form),
     ):
-        policy = policy_of(what, member)
+        policy = what.policy(member)
         policy.num_racks = 4  # it is torch that plays here
         with torch.no_grad():
             one, other = policy(before).logits, policy(after).logits
@@ -161,7 +153,7 @@ def test_a_checkpoint_holds_the_form(tmp_path):
     assert isinstance(found.form, NetworkForm)
     assert (found.form.spec, found.form.rules) == (form.spec, form.rules)
     assert np.array_equal(found.form.fixed, form.fixed)
-    assert np.array_equal(vector_of(policy_of(found.form, found.climb.mean)), vector)
+    assert np.array_equal(vector_of(found.form.policy(found.climb.mean)), vector)
 
 
 LOADED = """
