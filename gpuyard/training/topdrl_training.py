@@ -23,7 +23,7 @@ from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
 from marl.schedulers.topdrl import Proximity, TopDrl
-from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
+from marl.topdrl.codec import NetworkSpec, ObservationSpec, on_cluster
 from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
@@ -46,7 +46,7 @@ class JobPicker:
         told = config["picker"]
         self.learner: DqnSpec = build(config, "picker.learner")
         self._experiment = experiment
-        self._sight = SightSpec(**told["sight"])
+        self._observation = ObservationSpec(**told["observation"])
         self._network = on_cluster(NetworkSpec(**told["network"]), experiment.world.topology)
         self._reward = RewardSpec(**told["reward"])
         self._imitation = ImitationSpec(**told["imitation"])
@@ -54,7 +54,7 @@ class JobPicker:
     def _env(self) -> PickJobEnv:
         return PickJobEnv(
             world=self._experiment.world,
-            sight=self._sight,
+            observation=self._observation,
             network=self._network,
             reward=self._reward,
             make_jobs=Windows(self._experiment, "train"),
@@ -63,7 +63,7 @@ class JobPicker:
     def first_weights(self, tell: Tell) -> Weights | None:
         """Of a network that imitates the rule; None without lessons."""
         spec, seed = self._imitation, self._experiment.seed
-        network = build_network(self._network, self._sight)
+        network = build_network(self._network, self._observation)
         if spec.episodes == 0:
             return None
         episodes = []
@@ -81,7 +81,7 @@ class JobPicker:
                 make_env=self._env,
                 dqn=self.learner,
                 network=self._network,
-                sight=self._sight,
+                observation=self._observation,
                 imitation=self._imitation,
                 weights=weights,
                 seed=self._experiment.seed,
@@ -89,8 +89,8 @@ class JobPicker:
         )
 
     def save(self, folder: Path, weights: Weights) -> None:
-        """Weights, network and sight."""
-        save_picker(folder, weights, self._network, self._sight)
+        """Weights, network and observation."""
+        save_picker(folder, weights, self._network, self._observation)
 
     def scheduler(self, folder: Path) -> Scheduler:
         """On the closest GPUs."""

@@ -1,4 +1,4 @@
-"""What agents may do and see: sizes of an observation, numbers of actions, sight of links."""
+"""What agents may do and see: sizes of an observation, numbers of actions, links as observed."""
 
 import math
 from dataclasses import dataclass, fields
@@ -233,7 +233,7 @@ def layout_for(
 USUAL_NIC_GBPS = 10.0  # of a NIC and of an uplink; their rates count as 0
 
 
-class LinkSight:
+class LinkObserver:
     """The part of observations that only an encoder of links asks for; see `Layout.link_shapes`."""
 
     def __init__(self, view: ClusterView, layout: Layout) -> None:

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from marl.env.actions import KINDS, ROUTINES, Sizes
-from marl.env.layout import WORKER, CodecRules, Layout, LinkSight, Observation
+from marl.env.layout import WORKER, CodecRules, Layout, LinkObserver, Observation
 from marl.env.memory import Memory, make_memory
 from marl.env.observe import Buffers
 from marl.env.playing import Play, choose, find_turn, is_legal, link, look_at, open_epoch, pause_s
@@ -116,7 +116,9 @@ def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
         )
 
 
-def see_everyone(play: Play, links: LinkSight | None, view: ClusterView) -> dict[int, Observation]:
+def see_everyone(
+    play: Play, links: LinkObserver | None, view: ClusterView
+) -> dict[int, Observation]:
     """What all agents see; who has no turn has only *wait* in its mask."""
     turn = play.memory.turn
     turn["agent"] = -1
@@ -129,7 +131,9 @@ def see_everyone(play: Play, links: LinkSight | None, view: ClusterView) -> dict
     return seen
 
 
-def with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: int) -> Observation:
+def with_links(
+    play: Play, links: LinkObserver | None, view: ClusterView, agent: int
+) -> Observation:
     """What is in the buffers of `agent`, and of its links where `rules.links` asks for them."""
     seen = seen_on(play.buffers)
     if links is not None:
@@ -162,7 +166,7 @@ class Rounds:
         self.rules = rules
         self._buffers = blank_buffers(layout, servers=servers)
         self._play: Play | None = None
-        self._links: LinkSight | None = None
+        self._links: LinkObserver | None = None
 
     def restart(self) -> None:
         """Forget the run: call before the first view of another."""
@@ -178,7 +182,7 @@ class Rounds:
         if self._play is None:
             self._play = make_play(view, self.layout, self.rules, self._buffers, gathers=False)
             link(self._play)
-            self._links = LinkSight(view, self.layout) if self.layout.edges else None
+            self._links = LinkObserver(view, self.layout) if self.layout.edges else None
         return self._play
 
     def pause_s(self, view: ClusterView) -> float | None:

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from marl.env.layout import NEEDS, CodecRules, Layout, LinkSight, Observation
+from marl.env.layout import NEEDS, CodecRules, Layout, LinkObserver, Observation
 from marl.env.memory import Gathered, take
 from marl.env.observe import Buffers
 from marl.env.playing import TURN, Play, act, link, play_all_on, play_on
@@ -58,7 +58,7 @@ class Turns:
         view = self._views.view()
         self.play: Play = make_play(view, layout, rules, self._buffers, gathers=gathers)
         link(self.play)
-        self._links = LinkSight(view, layout) if layout.edges else None
+        self._links = LinkObserver(view, layout) if layout.edges else None
 
     def fork(self, buffers: Buffers | None = None) -> "Turns":
         """This run at this turn, to be played on by itself: neither disturbs the other."""

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from marl.env.plan_env import VALID, PlacementNetwork, PlanEnv, PlanPolicyError
 from marl.rllib.cluster import built
 from marl.rllib.trainer import MODULE, NetworkTrainer
-from marl.topdrl.codec import NetworkSpec, SightSpec
+from marl.topdrl.codec import NetworkSpec, ObservationSpec
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
 from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySpec
@@ -126,7 +126,7 @@ class ValueModule(DefaultDQNTorchRLModule):
 
 
 class DuelingModule(ValueModule):
-    """`model_config`: also `network` and `sight` as dicts, `weights` to start from (or None).
+    """`model_config`: also dicts `network` and `observation`, `weights` to start from (or None).
 
     The network has the dueling heads and the mask in itself.
     """
@@ -134,7 +134,8 @@ class DuelingModule(ValueModule):
     def built(self) -> nn.Module:
         """With the weights that were given."""
         config = self.model_config
-        network = build_network(NetworkSpec(**config["network"]), SightSpec(**config["sight"]))
+        observation = ObservationSpec(**config["observation"])
+        network = build_network(NetworkSpec(**config["network"]), observation)
         if config["weights"] is not None:
             network.load_state_dict(config["weights"])
         return network
@@ -175,7 +176,7 @@ def build_dqn(
     make_env: Callable[[], PickJobEnv],
     dqn: DqnSpec,
     network: NetworkSpec,
-    sight: SightSpec,
+    observation: ObservationSpec,
     imitation: ImitationSpec,
     weights: dict[str, Any] | None,
     seed: int,
@@ -185,7 +186,7 @@ def build_dqn(
     `imitation` names the rule that it stays near, as far as `dqn.taught_weight` says.
     """
     register_copies(PICK_JOB, make_env, seed)
-    model = {"network": asdict(network), "sight": asdict(sight), "weights": weights}
+    model = {"network": asdict(network), "observation": asdict(observation), "weights": weights}
     rule = {"least_speed": imitation.least_speed, "margin": imitation.margin}
     config = dqn_config(dqn, PICK_JOB, (DuelingModule, model), seed=seed, n_step=dqn.n_step)
     config.learners(

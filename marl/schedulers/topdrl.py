@@ -15,7 +15,7 @@ from marl.topdrl.codec import (
     Codec,
     NetworkSpec,
     Observation,
-    SightSpec,
+    ObservationSpec,
     TopDrlError,
     on_cluster,
 )
@@ -38,7 +38,7 @@ class _Picker(ABC):
 
     needs = NEEDS
     one_queue = True
-    _sight: SightSpec
+    _observation: ObservationSpec
     _codec: Codec | None = None
 
     def reset(self, seed: int) -> None:
@@ -51,11 +51,11 @@ class _Picker(ABC):
         if len(view.queued) == 0:
             return WAIT
         if self._codec is None:
-            self._codec = Codec(view, self._sight, self._fitting(view))
-        sight = self._codec.see(view)
-        if not sight.has_choice:
+            self._codec = Codec(view, self._observation, self._fitting(view))
+        turn = self._codec.turn(view)
+        if not turn.has_choice:
             return WAIT
-        return sight.decision(self._act(sight.observation))
+        return turn.decision(self._act(turn.observation))
 
     @abstractmethod
     def _fitting(self, view: ClusterView) -> NetworkSpec:
@@ -87,7 +87,7 @@ class TopDrl(_Picker):
             )
         self.name = name
         self._folder = Path(policy)
-        self._network, self._sight = read_picker(self._folder)
+        self._network, self._observation = read_picker(self._folder)
 
     def _fitting(self, view: ClusterView) -> NetworkSpec:
         """Sizes for this cluster; a network with several branches fits any number of racks."""
@@ -119,14 +119,14 @@ class TopDrlRule(_Picker):
 
     name = "topdrl_rule"
 
-    def __init__(self, *, least_speed: float, sight: dict[str, Any]) -> None:
-        """`least_speed` on the closest GPUs, relative to compact ones; `sight` as the network's.
+    def __init__(self, *, least_speed: float, observation: dict[str, Any]) -> None:
+        """`least_speed` is relative to compact GPUs; `observation` as a network's.
 
         Raises:
             TopDrlError: a value is out of range.
         """
         self._teacher = CompactTeacher(least_speed)
-        self._sight = SightSpec(**sight)
+        self._observation = ObservationSpec(**observation)
 
     def _fitting(self, view: ClusterView) -> NetworkSpec:
         most = int(view.topology.gpus_per_server.max())

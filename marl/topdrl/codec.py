@@ -33,7 +33,7 @@ class TopDrlError(GpuYardError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SightSpec:
+class ObservationSpec:
     """The queue window and the time axis of the images."""
 
     slots: int  # waiting jobs that can be picked
@@ -52,7 +52,7 @@ class SightSpec:
         """
         for key, good, rule in (
             ("slots", self.slots >= 1, "1 or more"),
-            ("oldest_slots", 0 <= self.oldest_slots <= self.slots, "from 0 to sight.slots"),
+            ("oldest_slots", 0 <= self.oldest_slots <= self.slots, "from 0 to observation.slots"),
             ("order", self.order in ORDERS, f"one of {', '.join(ORDERS)}"),
             ("rows", self.rows >= 1, "1 or more"),
             ("row_s", self.row_s > 0, "above 0"),
@@ -60,7 +60,7 @@ class SightSpec:
             ("block_gpus", self.block_gpus >= 1, "1 or more"),
         ):
             if not good:
-                raise TopDrlError(f"sight.{key} is {getattr(self, key)!r}; it must be {rule}")
+                raise TopDrlError(f"observation.{key} is {getattr(self, key)!r}; it must be {rule}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class Places:
         return Place(gpus, self._pricing.speed(profile, gang, gpus))
 
 
-def window(queued: IntArray, worth: FloatArray, spec: SightSpec) -> IntArray:
+def window(queued: IntArray, worth: FloatArray, spec: ObservationSpec) -> IntArray:
     """At most `spec.slots` of the waiting jobs, best first, then the oldest that were left out.
 
     Args:
@@ -198,7 +198,7 @@ Observation = dict[str, npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Sight:
+class Turn:
     """One decision: what the network sees, and what its actions mean."""
 
     observation: Observation
@@ -229,20 +229,22 @@ class Sight:
 class Codec:
     """Fitted to one cluster and one job table."""
 
-    def __init__(self, view: ClusterView, sight: SightSpec, network: NetworkSpec) -> None:
+    def __init__(
+        self, view: ClusterView, observation: ObservationSpec, network: NetworkSpec
+    ) -> None:
         """Prepare the tables of `view`'s cluster and jobs.
 
         Raises:
             TopDrlError: the cluster is larger than the network's padded sizes.
         """
-        self._spec = sight
+        self._spec = observation
         self._shape = network.racks, network.rack_servers, network.server_gpus
         self._cell = _cells_of_gpus(view.topology, self._shape)
         self._pricing = Pricing(
             topology=view.topology, belief=view.belief, gangs=view.jobs.num_gpus
         )
-        grown = sight.row_growth ** np.arange(sight.rows)
-        self._row_ends_s = sight.row_s * np.cumsum(grown)
+        grown = observation.row_growth ** np.arange(observation.rows)
+        self._row_ends_s = observation.row_s * np.cumsum(grown)
         self._worth = self._pricing.worth(view.jobs.profile, view.jobs.num_gpus)
 
     @property
@@ -250,7 +252,7 @@ class Codec:
         """(J,) of a GPU of each job at full speed, 1 at most."""
         return self._worth
 
-    def see(self, view: ClusterView) -> Sight:
+    def turn(self, view: ClusterView) -> Turn:
         """The window, where its jobs would go, and the observation."""
         jobs = window(view.queued, self._worth[view.queued], self._spec)
         search = Places(view, self._pricing)
@@ -266,7 +268,7 @@ class Codec:
             "backlog": np.array([backlog], dtype=np.float32),
             "action_mask": mask,
         }
-        return Sight(observation, jobs, places)
+        return Turn(observation, jobs, places)
 
     def _rows(self, left_s: FloatArray) -> FloatArray:
         """(n,) share of the rows of time that `left_s` reaches into."""

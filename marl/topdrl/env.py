@@ -22,7 +22,7 @@ from marl.topdrl.codec import (
     Codec,
     NetworkSpec,
     Observation,
-    SightSpec,
+    ObservationSpec,
     TopDrlError,
 )
 from sim.arrays import FloatArray, IntArray
@@ -115,17 +115,17 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         self,
         *,
         world: World,
-        sight: SightSpec,
+        observation: ObservationSpec,
         network: NetworkSpec,
         reward: RewardSpec,
         make_jobs: Callable[[int], JobTable],
     ) -> None:
         """`make_jobs` gets a number drawn from the environment's own stream at each reset."""
-        self._world, self._spec, self._network, self._told = world, sight, network, reward
+        self._world, self._spec, self._network, self._told = world, observation, network, reward
         self._make_jobs = make_jobs
-        self._actions = LegalActions(sight.slots + 1)
+        self._actions = LegalActions(observation.slots + 1)
         self.action_space = self._actions
-        self.observation_space = observation_space(sight, network)
+        self.observation_space = observation_space(observation, network)
         self._simulator: Simulator | None = None
 
     def reset(
@@ -151,8 +151,8 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
             gangs=jobs.num_gpus,
             gpu_s=self._world.topology.num_gpus * max(self._last_s, 1.0) / len(jobs),
         )
-        self._sight = self._codec.see(self._view)
-        if not self._sight.has_choice:
+        self._turn = self._codec.turn(self._view)
+        if not self._turn.has_choice:
             self._wait()
         return self._observed(), {}
 
@@ -160,9 +160,9 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         """Start or hold; then on to the next decision."""
         assert self._simulator is not None, "reset first"
         alive = True
-        decision = self._sight.decision(int(action))
+        decision = self._turn.decision(int(action))
         if decision.starts:
-            place = self._sight.places[int(action)]
+            place = self._turn.places[int(action)]
             assert place is not None  # the mask says so
             job = decision.starts[0].job
             left_s = float(self._view.jobs.predicted_remaining_s[job])
@@ -170,8 +170,8 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         self._simulator.apply(decision)
         self._view = self._views.view()
         if decision.again:
-            self._sight = self._codec.see(self._view)
-        if not decision.again or not self._sight.has_choice:
+            self._turn = self._codec.turn(self._view)
+        if not decision.again or not self._turn.has_choice:
             alive = self._wait()
         cut = alive and self._view.now_s >= self._last_s
         row = self._simulator.state.job
@@ -182,10 +182,10 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
     def _wait(self) -> bool:
         """Let time pass to the next choice; False at the end."""
         while self._advance():
-            self._sight = self._codec.see(self._view)
-            if self._sight.has_choice:
+            self._turn = self._codec.turn(self._view)
+            if self._turn.has_choice:
                 return True
-        self._sight = self._codec.see(self._view)
+        self._turn = self._codec.turn(self._view)
         return False
 
     def _advance(self) -> bool:
@@ -199,11 +199,11 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         return alive
 
     def _observed(self) -> Observation:
-        self._actions.legal = self._sight.observation["action_mask"].astype(np.int8)
-        return self._sight.observation
+        self._actions.legal = self._turn.observation["action_mask"].astype(np.int8)
+        return self._turn.observation
 
 
-def observation_space(sight: SightSpec, network: NetworkSpec) -> spaces.Dict:
+def observation_space(observation: ObservationSpec, network: NetworkSpec) -> spaces.Dict:
     """Shapes and bounds of an observation."""
 
     def unit(*shape: int) -> spaces.Box:
@@ -213,9 +213,9 @@ def observation_space(sight: SightSpec, network: NetworkSpec) -> spaces.Dict:
     return spaces.Dict(
         {
             "gpus": unit(*cluster, GPU_COLUMNS),
-            "slots": unit(sight.slots, SLOT_COLUMNS),
+            "slots": unit(observation.slots, SLOT_COLUMNS),
             "backlog": spaces.Box(0.0, 10.0, (1,), np.float32),
-            "action_mask": unit(sight.slots + 1),
+            "action_mask": unit(observation.slots + 1),
         }
     )
 
@@ -224,9 +224,9 @@ def observation_space(sight: SightSpec, network: NetworkSpec) -> spaces.Dict:
 class CompactTeacher:
     """Starts the first slot whose closest GPUs are compact enough; else holds.
 
-    Slots come in order of worth a GPU (`SightSpec.order`), so this is: the most valuable job first,
-    and no job on GPUs far apart while it can wait. Where holding is not legal the fastest start is
-    taken.
+    Slots come in order of worth a GPU (`ObservationSpec.order`), so this is: the most valuable job
+    first, and no job on GPUs far apart while it can wait. Where holding is not legal the fastest
+    start is taken.
     """
 
     least_speed: float  # on the closest GPUs, relative to compact ones

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from marl.env import SPEC, WEIGHTS, write_policy
-from marl.topdrl.codec import MULTI, NetworkSpec, SightSpec, TopDrlError
+from marl.topdrl.codec import MULTI, NetworkSpec, ObservationSpec, TopDrlError
 
 CANVAS_CHANNELS, BLOCK_CHANNELS, MAP_CHANNELS = 2, 4, 3
 
@@ -67,13 +67,13 @@ TIME_KERNEL, TIME_STRIDE = 5, 3  # rows
 SINGLE_KERNEL, SINGLE_STRIDE = (5, 8), (3, 4)  # of the one-branch network: rows, columns
 
 
-def build_network(network: NetworkSpec, sight: SightSpec) -> nn.Module:
+def build_network(network: NetworkSpec, observation: ObservationSpec) -> nn.Module:
     """Maps an observation (batch of dict of tensors) to (B, slots + 1) Q-values.
 
     What the mask forbids gets minus infinity; the dueling mean is over what is legal.
     """
     made = MultiBranch if network.branches == MULTI else SingleBranch
-    return made(network, sight)
+    return made(network, observation)
 
 
 def dueling(value: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
@@ -92,12 +92,12 @@ class MultiBranch(nn.Module):
     their jobs from slot to slot.
     """
 
-    def __init__(self, network: NetworkSpec, sight: SightSpec) -> None:
+    def __init__(self, network: NetworkSpec, observation: ObservationSpec) -> None:
         """Random weights."""
         super().__init__()
-        self._rows, self._width = sight.rows, sight.block_gpus
-        kernel = min(TIME_KERNEL, sight.rows)
-        windows = (sight.rows - kernel) // TIME_STRIDE + 1
+        self._rows, self._width = observation.rows, observation.block_gpus
+        kernel = min(TIME_KERNEL, observation.rows)
+        windows = (observation.rows - kernel) // TIME_STRIDE + 1
         channels, hidden = network.channels, network.hidden
         self.canvas = nn.Conv2d(CANVAS_CHANNELS, channels, (kernel, 1), (TIME_STRIDE, 1))
         self.canvas_out = nn.Linear(2 * channels * windows, hidden)
@@ -154,19 +154,19 @@ class SingleBranch(nn.Module):
     and one number of slots.
     """
 
-    def __init__(self, network: NetworkSpec, sight: SightSpec) -> None:
+    def __init__(self, network: NetworkSpec, observation: ObservationSpec) -> None:
         """Random weights."""
         super().__init__()
-        self._rows, self._width = sight.rows, sight.block_gpus
+        self._rows, self._width = observation.rows, observation.block_gpus
         gpus = network.racks * network.rack_servers * network.server_gpus
-        columns = gpus + sight.slots * sight.block_gpus + 1
-        kernel = min(SINGLE_KERNEL[0], sight.rows), min(SINGLE_KERNEL[1], columns)
-        down = (sight.rows - kernel[0]) // SINGLE_STRIDE[0] + 1
+        columns = gpus + observation.slots * observation.block_gpus + 1
+        kernel = min(SINGLE_KERNEL[0], observation.rows), min(SINGLE_KERNEL[1], columns)
+        down = (observation.rows - kernel[0]) // SINGLE_STRIDE[0] + 1
         across = (columns - kernel[1]) // SINGLE_STRIDE[1] + 1
         self.image = nn.Conv2d(2, network.channels, kernel, SINGLE_STRIDE)
         self.out = nn.Linear(network.channels * down * across, network.hidden)
         self.value = _head(network.hidden, network.hidden)
-        self.advantage = _head(network.hidden, network.hidden, sight.slots + 1)
+        self.advantage = _head(network.hidden, network.hidden, observation.slots + 1)
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """(B, slots + 1) Q-values."""
@@ -192,30 +192,31 @@ FORMAT = 1
 
 
 def save_picker(
-    folder: Path, weights: Mapping[str, Tensor], network: NetworkSpec, sight: SightSpec
+    folder: Path, weights: Mapping[str, Tensor], network: NetworkSpec, observation: ObservationSpec
 ) -> None:
     """Write weights, then sizes; each file appears whole or not at all."""
-    sizes = {"kind": "topdrl", "network": asdict(network), "sight": asdict(sight)}
+    sizes = {"kind": "topdrl", "network": asdict(network), "observation": asdict(observation)}
     write_policy(folder, weights, {"format": FORMAT, **sizes})
 
 
-def load_picker(folder: Path) -> tuple[nn.Module, NetworkSpec, SightSpec]:
+def load_picker(folder: Path) -> tuple[nn.Module, NetworkSpec, ObservationSpec]:
     """The network in `folder`, ready to be asked.
 
     Raises:
         TopDrlError: a file is missing, broken or of another kind.
     """
-    network, sight = read_picker(folder)
-    module = build_network(network, sight)
+    network, observation = read_picker(folder)
+    module = build_network(network, observation)
     load_weights(module, folder)
-    return module.eval(), network, sight
+    return module.eval(), network, observation
 
 
-def read_picker(folder: Path) -> tuple[NetworkSpec, SightSpec]:
+def read_picker(folder: Path) -> tuple[NetworkSpec, ObservationSpec]:
     """Sizes of the policy in `folder`; errors as in `load_picker`."""
     sizes = read_sizes(folder, "topdrl")
     try:
-        return NetworkSpec(**sizes["network"]), SightSpec(**sizes["sight"])
+        observation = sizes["sight" if "sight" in sizes else "observation"]  # its name before
+        return NetworkSpec(**sizes["network"]), ObservationSpec(**observation)
     except (KeyError, TypeError) as error:
         raise TopDrlError(f"{folder / SPEC}: is no description of a policy ({error})") from error
 

@@ -7,7 +7,7 @@ from gymnasium.utils.env_checker import check_env
 from marl.topdrl.codec import TopDrlError, window
 from marl.topdrl.env import RewardSpec
 from marl.topdrl.proximity import PickGpuEnv, ProximitySpec
-from tests.marl.topdrl_worlds import env_of, job, many_jobs, sight_of, york_world
+from tests.marl.topdrl_worlds import env_of, job, many_jobs, observation_of, york_world
 from tests.sim.worlds import job_table
 
 SLOTS, HOLD = 4, 4
@@ -128,12 +128,12 @@ def test_the_picker_of_gpus_is_paid_for_compact_gangs():
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        ({"order": "size"}, r"sight\.order is 'size'"),
-        ({"oldest_slots": 9}, r"from 0 to sight\.slots"),
-        ({"row_growth": 0.5}, r"sight\.row_growth is 0\.5"),
+        ({"order": "size"}, r"observation\.order is 'size'"),
+        ({"oldest_slots": 9}, r"from 0 to observation\.slots"),
+        ({"row_growth": 0.5}, r"observation\.row_growth is 0\.5"),
     ],
 )
-def test_impossible_sights_are_refused(given, rule):
+def test_impossible_observations_are_refused(given, rule):
     with pytest.raises(TopDrlError, match=rule):
         env_of(york_world(), **given)
 
@@ -143,15 +143,15 @@ WORTH = np.array([0.1, 0.9, 0.2, 0.9, 0.5, 0.3])
 
 
 def test_the_best_come_first_then_the_oldest_that_are_left():
-    shown = window(QUEUED, WORTH, sight_of(slots=4, oldest_slots=1))
+    shown = window(QUEUED, WORTH, observation_of(slots=4, oldest_slots=1))
     assert shown.tolist() == [4, 8, 9, 3]
-    assert window(QUEUED, WORTH, sight_of(slots=4, oldest_slots=0)).tolist() == [4, 8, 9, 11]
+    assert window(QUEUED, WORTH, observation_of(slots=4, oldest_slots=0)).tolist() == [4, 8, 9, 11]
 
 
 def test_a_short_queue_is_shown_whole():
-    assert window(QUEUED[:3], WORTH[:3], sight_of()).tolist() == [4, 7, 3]
+    assert window(QUEUED[:3], WORTH[:3], observation_of()).tolist() == [4, 7, 3]
 
 
 def test_by_submission_the_oldest_are_shown():
-    by_age = sight_of(order="submission")
+    by_age = observation_of(order="submission")
     assert window(QUEUED, WORTH, by_age).tolist() == [3, 4, 7, 8]

@@ -18,7 +18,7 @@ from marl.topdrl.env import (
     play_lessons,
 )
 from marl.topdrl.network import build_network, load_picker
-from tests.marl.topdrl_worlds import env_of, network_of, sight_of, york_world
+from tests.marl.topdrl_worlds import env_of, network_of, observation_of, york_world
 from tests.marl.trainings import Training, curve, wait_for
 
 SPEC = ImitationSpec(
@@ -67,7 +67,7 @@ def test_imitation_comes_to_agree_with_the_rule():
     world = york_world()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    network = build_network(replace(network_of(world), channels=4, hidden=16), sight_of())
+    network = build_network(replace(network_of(world), channels=4, hidden=16), observation_of())
     agreed = [share for _, share in imitate(network, lessons_of(env_of(world)), SPEC, 0)]
     assert agreed[-1] > 0.85
     assert agreed[-1] > agreed[0]

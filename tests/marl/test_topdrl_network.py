@@ -5,7 +5,7 @@ import torch
 
 from marl.topdrl import network as images
 from marl.topdrl.network import build_network, dueling
-from tests.marl.topdrl_worlds import env_of, network_of, sight_of, york_world
+from tests.marl.topdrl_worlds import env_of, network_of, observation_of, york_world
 
 
 def batch_of(world, seed=1):
@@ -44,7 +44,7 @@ def test_dueling_heads_average_over_what_is_legal():
 @pytest.mark.parametrize("branches", ["multi", "single"])
 def test_gradients_reach_every_weight(branches):
     world = york_world()
-    network = build_network(network_of(world, branches), sight_of())
+    network = build_network(network_of(world, branches), observation_of())
     values = network(batch_of(world))
     values[torch.isfinite(values)].pow(2).sum().backward()
     assert all(torch.isfinite(weight.grad).all() for weight in network.parameters())
@@ -53,7 +53,7 @@ def test_gradients_reach_every_weight(branches):
 
 def test_scores_follow_their_jobs_from_slot_to_slot():
     world = york_world()
-    network = build_network(network_of(world), sight_of())
+    network = build_network(network_of(world), observation_of())
     seen = batch_of(world)
     seen["slots"] = torch.rand(1, 4, 6)
     seen["action_mask"] = torch.ones(1, 5)
@@ -66,5 +66,5 @@ def test_scores_follow_their_jobs_from_slot_to_slot():
 
 def test_the_same_weights_read_a_larger_cluster():
     small, large = york_world(), york_world(racks=3, servers=4)
-    network = build_network(network_of(small), sight_of())
+    network = build_network(network_of(small), observation_of())
     assert torch.isfinite(network(batch_of(large))[0]).any()

@@ -1,6 +1,7 @@
 """Policies as schedulers: they see and do what training saw and did."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from marl.topdrl.network import build_network, load_picker, save_picker
 from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
 from sim.run import Kind
 from sim.simulator import simulate
-from tests.marl.topdrl_worlds import env_of, job, many_jobs, network_of, sight_of, york_world
+from tests.marl.topdrl_worlds import env_of, job, many_jobs, network_of, observation_of, york_world
 from tests.sim.worlds import gantt, job_table, play
 
 
@@ -20,8 +21,8 @@ from tests.sim.worlds import gantt, job_table, play
 def policy(tmp_path):
     world = york_world()
     torch.manual_seed(4)
-    network = build_network(network_of(world), sight_of())
-    save_picker(tmp_path, network.state_dict(), network_of(world), sight_of())
+    network = build_network(network_of(world), observation_of())
+    save_picker(tmp_path, network.state_dict(), network_of(world), observation_of())
     return tmp_path
 
 
@@ -42,9 +43,9 @@ class Recording(TopDrl):
     def decide(self, view):
         decision = super().decide(view)
         if len(view.queued) and self._codec is not None:
-            sight = self._codec.see(view)
-            if sight.has_choice:
-                self.seen.append(sight.observation)
+            turn = self._codec.turn(view)
+            if turn.has_choice:
+                self.seen.append(turn.observation)
         return decision
 
 
@@ -101,8 +102,8 @@ def test_the_rule_waits_for_compact_gpus_and_takes_the_most_valuable_job_first()
         [job(world, 0, 1, 50), job(world, 0, 2, 30), job(world, 1, 2, 10),
          job(world, 2, 1, 10, "heavy"), job(world, 2, 1, 10), ]
     )  # fmt: skip
-    sight = vars(sight_of())
-    run = play(world.simulator(jobs), TopDrlRule(least_speed=0.99, sight=sight))
+    observation = vars(observation_of())
+    run = play(world.simulator(jobs), TopDrlRule(least_speed=0.99, observation=observation))
     told = gantt(run)
     assert told["B"][2] == (0, 1) or told["B"][2] == (2, 3)
     assert told["C"][0] == pytest.approx(30.0)
@@ -131,6 +132,14 @@ def test_proximity_serves_first_come_first_served(tmp_path):
     other = york_world(racks=1)
     with pytest.raises(TopDrlError, match="has 4 GPUs, this policy is for 8"):
         simulate(other.simulator(many_jobs(other)(1)), Proximity(policy=str(tmp_path)), 0, None)
+
+
+def test_a_policy_of_before_says_sight(policy, tmp_path):
+    folder = shutil.copytree(policy, tmp_path / "old")
+    told = json.loads((folder / "policy.json").read_text())
+    told["sight"] = told.pop("observation")
+    (folder / "policy.json").write_text(json.dumps(told))
+    assert load_picker(folder)[1:] == load_picker(policy)[1:]
 
 
 def test_broken_policies_are_refused(policy, tmp_path):

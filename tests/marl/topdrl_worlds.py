@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from marl.env.world import World
-from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
+from marl.topdrl.codec import NetworkSpec, ObservationSpec, on_cluster
 from marl.topdrl.env import PickJobEnv, RewardSpec
 from sim.jobs import JobTable
 from sim.physics.networks import YorkNetwork
@@ -62,10 +62,10 @@ def many_jobs(world: World, count: int = 30) -> Callable[[int], JobTable]:
     return make
 
 
-def sight_of(**given: Any) -> SightSpec:
+def observation_of(**given: Any) -> ObservationSpec:
     told = {"slots": 4, "oldest_slots": 1, "order": "worth", "rows": 6, "row_s": 20.0,
             "row_growth": 1.5, "block_gpus": 4}  # fmt: skip
-    return SightSpec(**{**told, **given})
+    return ObservationSpec(**{**told, **given})
 
 
 def network_of(world: World, branches: str = "multi") -> NetworkSpec:
@@ -75,6 +75,6 @@ def network_of(world: World, branches: str = "multi") -> NetworkSpec:
 
 def env_of(world: World, reward: RewardSpec = FLOW, **given: Any) -> PickJobEnv:
     return PickJobEnv(
-        world=world, sight=sight_of(**given), network=network_of(world), reward=reward,
+        world=world, observation=observation_of(**given), network=network_of(world), reward=reward,
         make_jobs=many_jobs(world),
     )  # fmt: skip

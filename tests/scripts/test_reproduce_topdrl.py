@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from marl.topdrl.codec import NetworkSpec, SightSpec
+from marl.topdrl.codec import NetworkSpec, ObservationSpec
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
 
-SIGHT = SightSpec(slots=8, oldest_slots=0, order="worth", rows=10, row_s=60.0, row_growth=1.5,
-                  block_gpus=8)  # fmt: skip
+OBSERVED = ObservationSpec(
+    slots=8, oldest_slots=0, order="worth", rows=10, row_s=60.0, row_growth=1.5, block_gpus=8
+)
 RUNS = 2 * 11  # windows x schedulers, one cell, one seed
 
 
@@ -23,7 +24,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for name, branches in (("topdrl", "multi"), ("single_branch", "single")):
         spec = NetworkSpec(branches=branches, channels=2, hidden=8, server_gpus=8, racks=2,
                            rack_servers=4)  # fmt: skip
-        save_picker(root / name, build_network(spec, SIGHT).state_dict(), spec, SIGHT)
+        save_picker(root / name, build_network(spec, OBSERVED).state_dict(), spec, OBSERVED)
     gpus = ProximitySpec(row_s=100.0, most_rows=50, most_gang=8, server_weight=0.25,
                          rack_weight=0.5, hidden=8, gpus=64)  # fmt: skip
     save_proximity(root / "proximity", GpuScores(gpus).state_dict(), gpus)
