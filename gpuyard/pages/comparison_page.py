@@ -123,8 +123,8 @@ def write_folder_page(
     found: list[Table | Figure] = [table for table in tables if table is not None]
     found += curve_of(folder, "")
     # A program may have learned more since it began.
-    told = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
-    named = replace(record, program=title or record.program, assumed=tuple(map(str, told)))
+    assumed = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
+    named = replace(record, program=title or record.program, assumed=tuple(map(str, assumed)))
     if not compared:
         if (folder / METRICS_FILE).is_file():
             found.append(metrics_table(read_metrics(folder)))
@@ -158,8 +158,8 @@ def _is_of_schedulers(path: Path) -> bool:
 def _curve_figures(folder: Path) -> list[Figure]:
     """Completion times, use and queue of each setting of a reproduction; the first is open."""
     path, found = folder / CURVES, []
-    told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    for at, setting in enumerate(told[:MOST_FIGURES]):
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    for at, setting in enumerate(settings[:MOST_FIGURES]):
         most = max(each["windows"] for each in setting["curves"])
         curves = {windows_told(each["name"], each["windows"], most): each
                   for each in setting["curves"]}  # fmt: skip
@@ -209,8 +209,8 @@ def _standings(settings: Sequence[Setting], confidence: float, opened: int) -> l
         if any("jct_mean_s" in each.intervals for each in setting.standings)
     ]
     if len(settings) > MOST_FIGURES and figures:
-        told = f"Figures of the first {MOST_FIGURES} of {len(settings)} settings; all have tables."
-        figures[-1] = replace(figures[-1], note=f"{figures[-1].note} {told}")
+        note = f"Figures of the first {MOST_FIGURES} of {len(settings)} settings; all have tables."
+        figures[-1] = replace(figures[-1], note=f"{figures[-1].note} {note}")
     return figures
 
 

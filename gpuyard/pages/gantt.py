@@ -135,7 +135,7 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
     ids = [label(run.jobs.job_id[job]) for job in bars.job.tolist()]
     names = server_names(run.topology)
     server = run.topology.gpu_server[bars.first_gpu]
-    told = [
+    hovers = [
         f"{gang} GPU{'s' if gang > 1 else ''} in all, {here} here on server {label(names[at])}"
         for gang, here, at in zip(
             run.jobs.num_gpus[bars.job].tolist(), bars.gpus.tolist(), server.tolist(), strict=True
@@ -157,7 +157,7 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
         "text": ids, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
         "constraintext": "inside", "insidetextfont": {"color": BAR_TEXT, "size": 10},
         "hovertext": [f"job {name}<br>{span}<br>{words}"
-                      for name, span, words in zip(ids, spans, told, strict=True)],
+                      for name, span, words in zip(ids, spans, hovers, strict=True)],
         "hovertemplate": "%{hovertext}<extra></extra>",
     }  # fmt: skip
 

@@ -106,11 +106,11 @@ def tree_figure(run: Run) -> Figure:
     start_s, end_s = span_s(run)
     unit = axis_unit_for(end_s - start_s)
     lines, by_rack = _lines(topology)
-    frames, told = _frames(run, lines)
+    frames, hovers = _frames(run, lines)
     edges = np.linspace(0.0, (end_s - start_s) / unit.length_s, MOMENTS + 1).tolist()
     moments = [f"{low:.3g} to {high:.3g} {unit.name}" for low, high in pairwise(edges)]
     data = [{
-        "type": "heatmap", "z": frames[0], "text": told, "zmin": 0, "zmax": 100, "xgap": 2,
+        "type": "heatmap", "z": frames[0], "text": hovers, "zmin": 0, "zmax": 100, "xgap": 2,
         "ygap": 2, "hoverongaps": False, "colorbar": {"ticksuffix": " %", "thickness": 12},
         "hovertemplate": "%{text}<br>%{z} % busy<extra></extra>",
     }]  # fmt: skip
@@ -158,7 +158,7 @@ def _frames(
     names = server_names(topology)
     longest = max(len(cells) for _, cells in lines)
     values = np.full((MOMENTS, len(lines), longest), np.nan)
-    told = [[""] * longest for _ in lines]
+    hovers = [[""] * longest for _ in lines]
     for row, (_, cells) in enumerate(lines):
         for column, servers in enumerate(cells):
             share = gpus[servers] / gpus[servers].sum()
@@ -168,5 +168,5 @@ def _frames(
             rack = int(topology.server_rack[servers[0]])
             single = f"server {label(names[servers[0]])}, {gpus[servers[0]]} GPUs"
             words = single if len(servers) == 1 else f"{len(servers)} servers"
-            told[row][column] = f"rack {rack}: {words}"
-    return [percents(frame) for frame in values], told
+            hovers[row][column] = f"rack {rack}: {words}"
+    return [percents(frame) for frame in values], hovers

@@ -62,18 +62,18 @@ class Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if not self._may_ask(scope["path"], headers):
             words = "the request needs the header `Authorization: Bearer TOKEN`, with our token"
-            await _told(UNAUTHORISED, words, ASK)(scope, receive, send)
+            await _refusal(UNAUTHORISED, words, ASK)(scope, receive, send)
             return
         try:
             async with timeout(BODY_S):
                 body = await self._body(headers, receive)
         except TimeoutError:
-            late = _told(TOO_LATE, f"the body did not come within {BODY_S:g} s", HANG_UP)
+            late = _refusal(TOO_LATE, f"the body did not come within {BODY_S:g} s", HANG_UP)
             await late(scope, receive, send)
             return
         if body is None:
             words = f"the body is larger than {self._most} bytes (max_body_bytes); send less"
-            await _told(TOO_LARGE, words, HANG_UP)(scope, receive, send)
+            await _refusal(TOO_LARGE, words, HANG_UP)(scope, receive, send)
             return
         await self._app(scope, _once(body, receive), send)
 
@@ -90,8 +90,8 @@ class Guard:
         One that is somewhat too large is read to its end and dropped: whoever sends on while we
         hang up would not read why.
         """
-        told = headers.get(b"content-length", b"0")
-        if told.isdigit() and int(told) > PATIENCE * self._most:
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > PATIENCE * self._most:
             return None
         chunks: list[bytes] = []
         size, more = 0, True
@@ -276,20 +276,20 @@ def _add_errors(app: FastAPI) -> None:
     async def misfit(request: Request, error: RequestValidationError) -> JSONResponse:
         del request
         faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
-        return _told(NOT_POSSIBLE, _words(faults[0], error.body))  # a wrong key is a missing one
+        return _refusal(NOT_POSSIBLE, _words(faults[0], error.body))  # a wrong key is a missing one
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
         words = f"{request.method} {_short(request.url.path)}: {error.detail.lower()} (GET /docs)"
-        return _told(error.status_code, words, error.headers)
+        return _refusal(error.status_code, words, error.headers)
 
     @app.exception_handler(GpuYardError)
     async def fault(request: Request, error: GpuYardError) -> JSONResponse:
         del request
-        return _told(NOT_POSSIBLE if isinstance(error, RequestError) else FAULT, str(error))
+        return _refusal(NOT_POSSIBLE if isinstance(error, RequestError) else FAULT, str(error))
 
 
-def _told(status: int, words: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def _refusal(status: int, words: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     sendable = words.encode("utf-8", "backslashreplace").decode()  # halves of letters are not
     return JSONResponse({"error": sendable}, status, headers)
 

@@ -49,7 +49,7 @@ class Board:
         now_s = clock()
         self._form = StateForm(time_s=now_s)  # what was told last, GPUs in place of servers
         self._at_s = now_s  # when, by our clock
-        self._told_s = -math.inf  # time of the last state that was told
+        self._state_s = -math.inf  # time of the last state that was told
         self._held: dict[str, Held] = {}
         self._waiting: dict[str, Waits] = {}  # by job, the first to come first
 
@@ -59,9 +59,9 @@ class Board:
         Raises:
             RequestError: it cannot be, or is somewhat older than the last, which stays.
         """
-        if 0.0 < self._told_s - form.time_s <= self._hold_s:  # by more it is another clock
+        if 0.0 < self._state_s - form.time_s <= self._hold_s:  # by more it is another clock
             raise RequestError(
-                f"time_s is {form.time_s}, and a state of {self._told_s} was told already; tell "
+                f"time_s is {form.time_s}, and a state of {self._state_s} was told already; tell "
                 "them in order, by one clock"
             )
         self._decider.decide(form)
@@ -84,10 +84,10 @@ class Board:
         running = {job.id for job in form.running}
         self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
         self._form, self._at_s = placed, self._clock()
-        self._told_s = form.time_s
+        self._state_s = form.time_s
         now, queue = self.state(), {job.id for job in form.queue}
-        told = [job for job in now.queue if job.id in queue]
-        return self._decider.decide(now.model_copy(update={"queue": told}))
+        queued = [job for job in now.queue if job.id in queue]
+        return self._decider.decide(now.model_copy(update={"queue": queued}))
 
     def _forget(self) -> None:
         """Drop answers that are too old."""

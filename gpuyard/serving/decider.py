@@ -15,7 +15,15 @@ from gpuyard.serving.forms import (
     ServerForm,
     StateForm,
 )
-from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter, Told, told_by
+from gpuyard.serving.instants import (
+    OF_DURATION,
+    OF_PROFILE,
+    Defaults,
+    JobNumbers,
+    Set,
+    Setter,
+    numbers_of,
+)
 from marl.env.world import World
 from sim.decision import Decision, check_turns
 from sim.errors import GpuYardError, SimulationError
@@ -50,17 +58,17 @@ class Decider:
             RequestError: the request is impossible.
             GpuYardError: the scheduler's decision is.
         """
-        told = told_by(form)
-        _check_times(form, told)
-        _check_progress(form, told)
+        numbers = numbers_of(form)
+        _check_times(form, numbers)
+        _check_progress(form, numbers)
         never = {job.id: why for job in form.queue if (why := self._setter.never(job))}
         if never:
             queue = [job for job in form.queue if job.id not in never]
             form = form.model_copy(update={"queue": queue})
-            told = told_by(form)
+            numbers = numbers_of(form)
         who, now_s = self.scheduler.name, form.time_s
         answer = partial(AnswerForm, scheduler=who, time_s=now_s, impossible=never)
-        opened = self._setter.set(form, told, closed)
+        opened = self._setter.set(form, numbers, closed)
         if opened is None:
             return answer(decisions=[], waiting=[], ask_again_s=None, turns=0, assumed=NOTHING)
         self.scheduler.reset(self.seed)
@@ -130,7 +138,7 @@ class Decider:
     def cluster(self) -> ClusterForm:
         """What requests have to fit."""
         topology, needs = self.world.topology, self.scheduler.needs
-        told = {"estimate_s": OF_DURATION, "profile": OF_PROFILE}
+        signals_of = {"estimate_s": OF_DURATION, "profile": OF_PROFILE}
         servers = [
             ServerForm(
                 name=name,
@@ -144,7 +152,9 @@ class Decider:
         ]
         return ClusterForm(
             scheduler=self.scheduler.name,
-            needs=[field for field, signals in told.items() if needs & signals != Signal.NONE],
+            needs=[
+                field for field, signals in signals_of.items() if needs & signals != Signal.NONE
+            ],
             signals=[str(signal.name) for signal in needs],
             topology=topology.name,
             gpus=topology.num_gpus,
@@ -159,42 +169,42 @@ class Decider:
 MOST_SPEED = 100.0  # seconds of its work that a job may do in one, on any GPUs
 
 
-def _check_times(form: StateForm, told: Told) -> None:
+def _check_times(form: StateForm, numbers: JobNumbers) -> None:
     """Names once, and nothing from the future."""
     seen = set[str]()
-    for at, job in enumerate(told.jobs):
+    for at, job in enumerate(numbers.jobs):
         if job.id in seen:
-            raise RequestError(f"{told.where(at)}: the id is given twice; each job has its own")
+            raise RequestError(f"{numbers.where(at)}: the id is given twice; each job has its own")
         seen.add(job.id)
-    for field, told_s in (("started_s", told.started_s), ("submitted_s", told.submit_s)):
-        for at in np.flatnonzero(told_s > form.time_s).tolist():
+    for field, times_s in (("started_s", numbers.started_s), ("submitted_s", numbers.submit_s)):
+        for at in np.flatnonzero(times_s > form.time_s).tolist():
             raise RequestError(
-                f"{told.where(at)}: {field} is {told_s[at]}, after time_s, {form.time_s}; leave "
-                "out what has not happened yet"
+                f"{numbers.where(at)}: {field} is {times_s[at]}, after time_s, {form.time_s}; "
+                "leave out what has not happened yet"
             )
-    for at in np.flatnonzero(told.submit_s > told.started_s).tolist():
+    for at in np.flatnonzero(numbers.submit_s > numbers.started_s).tolist():
         raise RequestError(
-            f"{told.where(at)}: submitted_s is {told.submit_s[at]}, after started_s, "
-            f"{told.started_s[at]}"
+            f"{numbers.where(at)}: submitted_s is {numbers.submit_s[at]}, after started_s, "
+            f"{numbers.started_s[at]}"
         )
-    for at in np.flatnonzero(told.resume_s < told.started_s).tolist():
+    for at in np.flatnonzero(numbers.resume_s < numbers.started_s).tolist():
         raise RequestError(
-            f"{told.where(at)}: resume_s is {told.resume_s[at]}, before started_s, "
-            f"{told.started_s[at]}; it is when this attempt began to make progress, so leave it "
+            f"{numbers.where(at)}: resume_s is {numbers.resume_s[at]}, before started_s, "
+            f"{numbers.started_s[at]}; it is when this attempt began to make progress, so leave it "
             "out if they are one"
         )
 
 
-def _check_progress(form: StateForm, told: Told) -> None:
+def _check_progress(form: StateForm, numbers: JobNumbers) -> None:
     """Who never lost its GPUs has not done more than its estimate and than GPUs can since.
 
     Either alone may be: jobs outlast their estimates, and one that goes on from a checkpoint of
     an earlier job brings work with it.
     """
-    can_s = np.maximum(told.estimate_s, MOST_SPEED * (form.time_s - told.submit_s))
-    for at in np.flatnonzero((told.progress_s > can_s) & (told.restarts == 0)).tolist():
+    can_s = np.maximum(numbers.estimate_s, MOST_SPEED * (form.time_s - numbers.submit_s))
+    for at in np.flatnonzero((numbers.progress_s > can_s) & (numbers.restarts == 0)).tolist():
         raise RequestError(
-            f"{told.where(at)}: progress_s is {told.progress_s[at]}, above estimate_s, "
-            f"{told.estimate_s[at]}, and more than it can have done since it was submitted, at "
-            f"{told.submit_s[at]}; send the seconds of its work that are done, or its restarts"
+            f"{numbers.where(at)}: progress_s is {numbers.progress_s[at]}, above estimate_s, "
+            f"{numbers.estimate_s[at]}, and more than it can have done since it was submitted, at "
+            f"{numbers.submit_s[at]}; send the seconds of its work that are done, or its restarts"
         )

@@ -314,16 +314,16 @@ def read(pod: Pod) -> Asked:
         RequestError: naming the annotation or resource, its value and the fix.
     """
     meta = pod.metadata
-    name, told = f"{meta.namespace}/{meta.name}", meta.annotations or {}
-    unknown = [key for key in told if key.startswith(PREFIX) and key not in KNOWN]
+    name, annotations = f"{meta.namespace}/{meta.name}", meta.annotations or {}
+    unknown = [key for key in annotations if key.startswith(PREFIX) and key not in KNOWN]
     if unknown:
         raise RequestError(
             f"pod {name}: annotation {unknown[0]} is unknown; there are {', '.join(KNOWN)}"
         )
-    group, pods = told.get(GROUP), _count(told, GROUP_SIZE, name)
+    group, pods = annotations.get(GROUP), _count(annotations, GROUP_SIZE, name)
     if (not group) != (pods is None):
         raise RequestError(f"pod {name}: give {GROUP} and {GROUP_SIZE}, or neither")
-    submitted_s = _number(told, SUBMITTED_S, name, least=-MOST_S)
+    submitted_s = _number(annotations, SUBMITTED_S, name, least=-MOST_S)
     if submitted_s is None and meta.creationTimestamp is not None:
         try:
             submitted_s = datetime.fromisoformat(meta.creationTimestamp).timestamp()
@@ -338,10 +338,10 @@ def read(pod: Pod) -> Asked:
         gpus=_gpus(pod.spec, name),
         pods=1 if pods is None else pods,
         submitted_s=submitted_s,
-        estimate_s=_number(told, ESTIMATE_S, name, least=0.0),
-        profile=told.get(PROFILE),
-        partition=_count(told, PARTITION, name, least=0),
-        user=told.get(USER),
+        estimate_s=_number(annotations, ESTIMATE_S, name, least=0.0),
+        profile=annotations.get(PROFILE),
+        partition=_count(annotations, PARTITION, name, least=0),
+        user=annotations.get(USER),
     )
 
 
@@ -365,8 +365,8 @@ def _limit(container: Container, name: str) -> int:
     return int(value)
 
 
-def _count(told: dict[str, str], key: str, name: str, least: int = 1) -> int | None:
-    value = told.get(key)
+def _count(annotations: dict[str, str], key: str, name: str, least: int = 1) -> int | None:
+    value = annotations.get(key)
     if value is None:
         return None
     if not WHOLE.fullmatch(value) or int(value) < least:
@@ -377,8 +377,8 @@ def _count(told: dict[str, str], key: str, name: str, least: int = 1) -> int | N
     return int(value)
 
 
-def _number(told: dict[str, str], key: str, name: str, least: float) -> float | None:
-    value = told.get(key)
+def _number(annotations: dict[str, str], key: str, name: str, least: float) -> float | None:
+    value = annotations.get(key)
     if value is None:
         return None
     try:

@@ -31,7 +31,7 @@ class Defaults:
 
 
 @dataclass(frozen=True)
-class Told:
+class JobNumbers:
     """What a request says of its J jobs, those that run before those that wait; NaN: nothing."""
 
     jobs: list[RunningJob | WaitingJob]
@@ -48,14 +48,14 @@ class Told:
         return named(*(("running", at) if waits < 0 else ("queue", waits)), self.jobs[at])
 
 
-def told_by(form: StateForm) -> Told:
+def numbers_of(form: StateForm) -> JobNumbers:
     """The numbers of a request, job by job."""
     jobs: list[RunningJob | WaitingJob] = [*form.running, *form.queue]
     waits = [np.nan] * len(form.queue)
     started_s = np.array([job.started_s for job in form.running] + waits)
     submit_s = np.array([job.submitted_s for job in jobs], dtype=np.float64)  # None becomes NaN
     resume_s = np.array([*(job.resume_s for job in form.running), *waits], dtype=np.float64)
-    return Told(
+    return JobNumbers(
         jobs=jobs,
         started_s=started_s,
         submit_s=np.where(np.isnan(submit_s), started_s, submit_s),
@@ -97,12 +97,12 @@ class Setter:
         sizes = np.bincount(world.partition_of_server, weights=world.topology.gpus_per_server)
         self.largest = int(sizes.max())
 
-    def set(self, form: StateForm, told: Told, closed: Sequence[int] = ()) -> Set | None:
+    def set(self, form: StateForm, numbers: JobNumbers, closed: Sequence[int] = ()) -> Set | None:
         """The run at the instant of `form`; None where there is no job.
 
         Args:
             form: the request.
-            told: its numbers.
+            numbers: its numbers.
             closed: servers that take nobody new beside those that the request names.
 
         Raises:
@@ -110,17 +110,17 @@ class Setter:
         """
         away = [self.places.server(name, f"away[{at}]") for at, name in enumerate(form.away)]
         placements = self.places.of(form.running)
-        if not told.jobs:
+        if not numbers.jobs:
             return None
-        order = np.argsort(told.submit_s, kind="stable")
+        order = np.argsort(numbers.submit_s, kind="stable")
         row_of = np.empty(len(order), dtype=np.int64)
         row_of[order] = np.arange(len(order))
-        table, assumed = self._table(form, told, placements, order)
-        by_start = np.argsort(told.started_s[: len(placements)], kind="stable").tolist()
+        table, assumed = self._table(form, numbers, placements, order)
+        by_start = np.argsort(numbers.started_s[: len(placements)], kind="stable").tolist()
         simulator = self.world.simulator(table)
         placed = [(int(row_of[at]), placements[at]) for at in by_start]
         try:
-            set_to(simulator, _instant(form.time_s, told, order, placed, [*away, *closed]))
+            set_to(simulator, _instant(form.time_s, numbers, order, placed, [*away, *closed]))
         except InvalidDecision as error:
             raise RequestError(f"running: {error}; send what runs now") from error
         self._work_done(simulator, form, row_of)
@@ -128,58 +128,58 @@ class Setter:
 
     def _work_done(self, simulator: Simulator, form: StateForm, row_of: IntArray) -> None:
         """Write the progress of those whose request leaves it to the physics."""
-        untold = [at for at, job in enumerate(form.running) if job.progress_s is None]
-        row, rows = simulator.state.job, row_of[np.array(untold, dtype=np.int64)]
+        unknown = [at for at, job in enumerate(form.running) if job.progress_s is None]
+        row, rows = simulator.state.job, row_of[np.array(unknown, dtype=np.int64)]
         ran_s = np.maximum(0.0, form.time_s - row["resume_s"][rows])
         done_s = np.minimum(ran_s * row["rate"][rows], row["work_s"][rows])
         row["progress_s"][rows] = row["seen_progress_s"][rows] = done_s
 
     def _table(
-        self, form: StateForm, told: Told, placements: list[IntArray], order: IntArray
+        self, form: StateForm, numbers: JobNumbers, placements: list[IntArray], order: IntArray
     ) -> tuple[JobTable, AssumedForm]:
         """The job table, rows in `order` of the jobs, and what was assumed."""
-        jobs, given = told.jobs, len(told.jobs)
+        jobs, given = numbers.jobs, len(numbers.jobs)
         gang = [*map(len, placements), *(job.gpus for job in form.queue)]
         home = [int(self.places.owner[gpus[0]]) for gpus in placements] + self._homes(form)
-        estimate_s = self._estimates_s(told)[order]
+        estimate_s = self._estimates_s(numbers)[order]
         users = np.array([job.user or "" for job in jobs], dtype=object)[order]
         unknown: IntArray = np.full(given, -1, dtype=np.int64)
         least_s = np.where(np.isnan(estimate_s), UNKNOWN_WORK_S, estimate_s)
         table = JobTable(
             job_id=np.array([job.id for job in jobs], dtype=object)[order],
-            submit_s=told.submit_s[order],
+            submit_s=numbers.submit_s[order],
             num_gpus=np.array(gang, dtype=np.int64)[order],
-            duration_s=np.fmax(least_s, told.progress_s[order]),
+            duration_s=np.fmax(least_s, numbers.progress_s[order]),
             estimate_s=estimate_s,
-            profile=self._profiles(told)[order],
+            profile=self._profiles(numbers)[order],
             home=np.array(home, dtype=np.int64)[order],
             measured=np.ones(given, dtype=np.bool_),
             identity=Identity(codes_of(users), unknown, unknown) if any(users) else None,
-            demands=self._demands(told, order),
+            demands=self._demands(numbers, order),
         )
         assumed = AssumedForm(
-            estimate_s=int(np.isnan(told.estimate_s).sum()),
+            estimate_s=int(np.isnan(numbers.estimate_s).sum()),
             profile=sum(job.profile is None for job in jobs),
         )
         return table, assumed
 
-    def _estimates_s(self, told: Told) -> FloatArray:
-        missing = np.isnan(told.estimate_s)
+    def _estimates_s(self, numbers: JobNumbers) -> FloatArray:
+        missing = np.isnan(numbers.estimate_s)
         if self._defaults.estimate_s is not None:
-            return np.where(missing, self._defaults.estimate_s, told.estimate_s)
+            return np.where(missing, self._defaults.estimate_s, numbers.estimate_s)
         if self._needs & OF_DURATION and missing.any():
             raise RequestError(
-                f"{told.where(int(np.argmax(missing)))}: estimate_s is missing, and this "
+                f"{numbers.where(int(np.argmax(missing)))}: estimate_s is missing, and this "
                 "scheduler orders by it; give it, set default_estimate_s=SECONDS, or serve one "
                 "that needs none, like scheduler=fifo"
             )
-        return told.estimate_s
+        return numbers.estimate_s
 
-    def _profiles(self, told: Told) -> IntArray:
-        rows = [self._row_of.get(job.profile, UNKNOWN) for job in told.jobs]
+    def _profiles(self, numbers: JobNumbers) -> IntArray:
+        rows = [self._row_of.get(job.profile, UNKNOWN) for job in numbers.jobs]
         if UNKNOWN in rows:
             at = rows.index(UNKNOWN)
-            name, where = told.jobs[at].profile, told.where(at)
+            name, where = numbers.jobs[at].profile, numbers.where(at)
             if name is not None:
                 self._profile_row(name, f"{where}.profile")
             raise RequestError(
@@ -231,17 +231,17 @@ class Setter:
         known = self.world.topology.gpu_types
         return sum(1 << t for t, name in enumerate(known) if name.lower() in wanted)
 
-    def _demands(self, told: Told, order: IntArray) -> Demands | None:
+    def _demands(self, numbers: JobNumbers, order: IntArray) -> Demands | None:
         """What each GPU's worker asks for; None where nobody asks for more than GPUs."""
-        if not any(map(_more_than_gpus, told.jobs)):
+        if not any(map(_more_than_gpus, numbers.jobs)):
             return None
-        types = [self._types(job.gpu_types) for job in told.jobs]
+        types = [self._types(job.gpu_types) for job in numbers.jobs]
         if 0 in types:
             at = types.index(0)
-            raise RequestError(f"{told.where(at)}: {self._typeless(told.jobs[at])}")
-        host = np.array([_milli_and_mib(job) for job in told.jobs])[order]
+            raise RequestError(f"{numbers.where(at)}: {self._typeless(numbers.jobs[at])}")
+        host = np.array([_milli_and_mib(job) for job in numbers.jobs])[order]
         return Demands(
-            gpu_milli=np.array([job.gpu_milli for job in told.jobs])[order],
+            gpu_milli=np.array([job.gpu_milli for job in numbers.jobs])[order],
             cpu_milli=host[:, 0],
             memory_mib=host[:, 1],
             type_mask=np.array(types)[order],
@@ -267,13 +267,13 @@ class Setter:
 
 def _instant(
     now_s: float,
-    told: Told,
+    numbers: JobNumbers,
     order: IntArray,
     placed: Sequence[tuple[int, IntArray]],
     closed: Sequence[int],
 ) -> Instant:
     """What has become of the jobs, rows in `order`."""
-    resume_s, jobs = told.resume_s[order], told.jobs
+    resume_s, jobs = numbers.resume_s[order], numbers.jobs
     gpus = np.zeros(len(order))
     for row, held in placed:
         gpus[row] = len(held)
@@ -282,11 +282,11 @@ def _instant(
     return Instant(
         now_s=now_s,
         placements=placed,
-        progress_s=np.nan_to_num(told.progress_s)[order],
+        progress_s=np.nan_to_num(numbers.progress_s)[order],
         attained_gpu_s=np.where(np.isnan(attained), under_way_s, attained),
-        started_s=told.started_s[order],
+        started_s=numbers.started_s[order],
         resume_s=resume_s,
-        restarts=told.restarts[order],
+        restarts=numbers.restarts[order],
         forwards=np.array([job.forwards for job in jobs], dtype=np.int64)[order],
         closed=closed,
     )

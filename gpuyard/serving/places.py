@@ -175,9 +175,9 @@ class Places:
         if same.all():
             return
         at = int(np.searchsorted(np.cumsum(sizes), int(np.argmin(same)), side="right"))
-        told = ", ".join(map(str, np.unique(self.owner[found[at]]).tolist()))
+        parts = ", ".join(map(str, np.unique(self.owner[found[at]]).tolist()))
         raise RequestError(
-            f"{named('running', at, running[at])}: its GPUs lie in partitions {told}; a job "
+            f"{named('running', at, running[at])}: its GPUs lie in partitions {parts}; a job "
             "stays inside one (agents.count is the number of partitions)"
         )
 

@@ -204,8 +204,8 @@ def read_token(path: str | None) -> tuple[str | None, str]:
     """
     if path is not None:
         return Path(path).read_text(encoding="utf-8").strip(), f"token_file={path}"
-    told = os.environ.get(TOKEN)
-    return None if told is None else told.strip(), TOKEN
+    token = os.environ.get(TOKEN)
+    return None if token is None else token.strip(), TOKEN
 
 
 OK = 200
@@ -243,15 +243,15 @@ class Connection:
         try:
             self._http.request(method, path, text, self._headers)
             reply = self._http.getresponse()
-            told = json.loads(reply.read())
+            answer = json.loads(reply.read())
         except (OSError, HTTPException, ValueError) as error:
             self._http.close()
             raise ServiceError(
                 f"{self._url}{path}: {error or type(error).__name__}; does `gpuyard serve` run?"
             ) from error
         if reply.status != OK:
-            raise ServiceError(f"{self._url}{path}: {told.get('error', reply.status)}")
-        return told
+            raise ServiceError(f"{self._url}{path}: {answer.get('error', reply.status)}")
+        return answer
 
 
 class ServedScheduler:
@@ -268,15 +268,15 @@ class ServedScheduler:
             ServiceError: nobody answers.
         """
         self._service = Connection(url, read_token(token_file)[0], timeout_s)
-        told = self._service.call("GET", "/cluster")
-        self.name = f"served_{told['scheduler']}"
+        cluster = self._service.call("GET", "/cluster")
+        self.name = f"served_{cluster['scheduler']}"
         self.needs = Signal.NONE
-        for name in told["signals"]:
+        for name in cluster["signals"]:
             self.needs |= Signal[name]
-        self._tells_profile = "profile" in told["needs"]
+        self._tells_profile = "profile" in cluster["needs"]
         if self._tells_profile:
             self.needs |= Signal.PROFILE
-        self._profiles = told["profiles"]
+        self._profiles = cluster["profiles"]
         self._turns: list[Decision] = []
 
     def reset(self, seed: int) -> None:
@@ -344,7 +344,7 @@ class ServedScheduler:
 
     def _job(self, view: ClusterView, job: int) -> dict[str, Any]:
         jobs = view.jobs
-        told: dict[str, Any] = {
+        form: dict[str, Any] = {
             "id": str(job),
             "submitted_s": float(jobs.submit_s[job]),
             "attained_gpu_s": float(jobs.attained_gpu_s[job]),
@@ -352,25 +352,25 @@ class ServedScheduler:
             "forwards": int(jobs.forwards[job]),
         }
         if Signal.DURATION in self.needs:  # what is served takes an estimate for the truth
-            told["estimate_s"] = float(jobs.duration_s[job])
+            form["estimate_s"] = float(jobs.duration_s[job])
         elif Signal.PREDICTION in self.needs:
-            told["estimate_s"] = float(jobs.estimate_s[job])
+            form["estimate_s"] = float(jobs.estimate_s[job])
         if self._tells_profile:
-            told["profile"] = self._profiles[int(jobs.profile[job])]
+            form["profile"] = self._profiles[int(jobs.profile[job])]
         if jobs.demands is not None:
-            told |= _demands(ask_of(jobs.demands, job), view.topology.gpu_types)
+            form |= _demands(ask_of(jobs.demands, job), view.topology.gpu_types)
         if jobs.identity is not None and jobs.identity.user[job] >= 0:
-            told["user"] = str(jobs.identity.user[job])
-        return told
+            form["user"] = str(jobs.identity.user[job])
+        return form
 
 
 def _demands(ask: Ask, types: Sequence[str]) -> dict[str, Any]:
     """What a worker asks for, as /decide takes it."""
-    told: dict[str, Any] = {
+    form: dict[str, Any] = {
         "gpu_milli": ask.gpu_milli,
         "cores_per_gpu": ask.cpu_milli / MILLI,
         "memory_gib_per_gpu": ask.memory_mib / MIB_PER_GIB,
     }
     if ask.type_mask != ANY_TYPE:
-        told["gpu_types"] = [name for t, name in enumerate(types) if ask.type_mask >> t & 1]
-    return told
+        form["gpu_types"] = [name for t, name in enumerate(types) if ask.type_mask >> t & 1]
+    return form

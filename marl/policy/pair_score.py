@@ -187,8 +187,8 @@ class PairScorePolicy(nn.Module):
             rooms = torch.cat([observation["suspensions"], peers], -1)
             scores.append(self.suspend_for(rooms, jobs, state))  # (B, W, M)
         if self.prior is not None:
-            told = [each for each in self.prior(observation) if each is not None]
-            pairs = zip(scores, told, strict=True)
+            priors = [each for each in self.prior(observation) if each is not None]
+            pairs = zip(scores, priors, strict=True)
             scores = [own + self.prior_scale * known for own, known in pairs]
         logits = torch.cat([*(each.reshape(batch, -1) for each in scores), self.wait(state)], -1)
         return Scores(logits.masked_fill(observation["action_mask"] == 0, MASKED), state)

@@ -121,7 +121,12 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         make_jobs: Callable[[int], JobTable],
     ) -> None:
         """`make_jobs` gets a number drawn from the environment's own stream at each reset."""
-        self._world, self._spec, self._network, self._told = world, observation, network, reward
+        self._world, self._spec, self._network, self._reward_spec = (
+            world,
+            observation,
+            network,
+            reward,
+        )
         self._make_jobs = make_jobs
         self._actions = LegalActions(observation.slots + 1)
         self.action_space = self._actions
@@ -146,7 +151,7 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         self._codec = Codec(self._view, self._spec, self._network)
         self._last_s = float(jobs.submit_s[-1])
         self._reward = Reward(
-            self._told,
+            self._reward_spec,
             worth=self._codec.worth,
             gangs=jobs.num_gpus,
             gpu_s=self._world.topology.num_gpus * max(self._last_s, 1.0) / len(jobs),

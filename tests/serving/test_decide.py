@@ -11,7 +11,7 @@ from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.serving.app import _words
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import RequestError, StateForm
-from gpuyard.serving.instants import Defaults, Setter, told_by
+from gpuyard.serving.instants import Defaults, Setter, numbers_of
 from sim.decision import Decision, Start
 from sim.errors import InvalidDecision
 from sim.view import Signal
@@ -224,7 +224,7 @@ def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callab
     setter = Setter(world, Signal.PREDICTION, Defaults(None, None))
     runs = (running("r", 0, 1), running("s", 8, progress_s=4.0, restarts=1))
     form = StateForm.model_validate(state(waiting("a"), runs=runs))
-    opened = setter.set(form, told_by(form))
+    opened = setter.set(form, numbers_of(form))
     assert opened is not None
     row = opened.simulator.state.job
     by = dict(zip(opened.ids, range(3), strict=True))
