@@ -11,18 +11,8 @@ from torch import Tensor
 from gpuyard.training.form import SIGMA_INNER, NetworkForm, linear_sigmas
 from gpuyard.training.strategies import Climb
 from marl.env.layout import CodecRules
-from marl.policy.build import (
-    RACKS,
-    PolicySpec,
-    build_policy,
-    fill,
-    flat,
-    load_policy,
-    others,
-    searched,
-    vector_of,
-)
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.build import RACKS, PolicySpec, build_policy, load_policy
+from marl.policy.pair_score import PairScorePolicy, fill, flat, others, searched, vector_of
 from sim.arrays import FloatArray
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights

@@ -32,11 +32,16 @@ class Kind:
     """One kind of action."""
 
     axes: tuple[str, ...]  # what its numbers run over, see `Sizes`; the last runs fastest
-    told: str  # in words, given a place on each axis
+    words: str  # what it does, given a place on each axis
     # Of a kind that agents have only if one of their rules, a flag, says so.
     rule: str = ""
     rows: str = ""  # its array of observations, one row an action
     columns: type[Column] = Column  # of that array
+
+    @property
+    def name(self) -> str:
+        """In policy files."""
+        return self.words.partition(" ")[0]
 
 
 START, FORWARD, SUSPEND, WAIT = range(4)
@@ -91,7 +96,7 @@ class Sizes:
         kind = max(kind for kind in range(len(KINDS)) if self.first(kind) <= action)
         shape = self.shape(kind)
         at = np.unravel_index(action - self.first(kind), shape) if shape else ()
-        return KINDS[kind].told.format(*at)
+        return KINDS[kind].words.format(*at)
 
     def table(self) -> IntArray:
         """(K + 1, 1 + MOST_AXES) for `decode`: first action of each kind, lengths of its axes."""

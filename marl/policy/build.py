@@ -6,7 +6,7 @@ names that `checkpoint=` takes for them.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from importlib import import_module
@@ -14,15 +14,15 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gnn.base import Encoder
 from marl.env import SPEC, WEIGHTS, write_policy
+from marl.env.actions import KINDS
 from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
-from marl.policy.pair_score import UNREAD, PairScorePolicy
+from marl.policy.pair_score import PairScorePolicy, fill, others, searched
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.scoring.table import (
@@ -162,26 +162,6 @@ BEST = "policy"  # in the folder of a training run
 RACKS = 1  # of policies of vectors: no weight depends on it, and compiled code counts itself
 
 
-def searched(policy: PairScorePolicy) -> dict[str, Tensor]:
-    """Name -> tensor of what who plays reads, as the policy has them, not copies."""
-    return {
-        name: parameter.data
-        for name, parameter in policy.named_parameters()
-        if not name.startswith(UNREAD)
-    }
-
-
-def others(policy: PairScorePolicy) -> list[Tensor]:
-    """All other tensors."""
-    names = searched(policy)
-    return [each for name, each in policy.state_dict().items() if name not in names]
-
-
-def vector_of(policy: PairScorePolicy) -> FloatArray:
-    """(n,) numbers of what is searched."""
-    return flat(list(searched(policy).values()))
-
-
 def policy_of(spec: PolicySpec, vector: FloatArray, fixed: FloatArray) -> PairScorePolicy:
     """The policy of a vector (n,) and of numbers (K,) of all other tensors.
 
@@ -202,25 +182,7 @@ def _blank(spec: PolicySpec) -> PairScorePolicy:
     return build_policy(spec, RACKS).eval()
 
 
-def flat(tensors: Sequence[Tensor]) -> FloatArray:
-    """(n,) all numbers of tensors, one after the other."""
-    return np.concatenate([np.zeros(0), *(each.double().numpy().ravel() for each in tensors)])
-
-
-def fill(tensors: Sequence[Tensor], numbers: FloatArray) -> None:
-    """The inverse of `flat`, in place.
-
-    Raises:
-        ValueError: there are more or fewer numbers.
-    """
-    size = sum(each.numel() for each in tensors)
-    if numbers.shape != (size,):
-        raise ValueError(f"a vector of shape {numbers.shape}; expected ({size},)")
-    at = 0
-    for each in tensors:
-        part = numbers[at : at + each.numel()]
-        each.copy_(torch.from_numpy(np.ascontiguousarray(part)).view(each.shape))
-        at += each.numel()
+Known = dict[type[Column], Sequence[str]]  # names of the columns of each group, in a file's order
 
 
 class PolicyFileError(GpuYardError):
@@ -228,13 +190,22 @@ class PolicyFileError(GpuYardError):
 
 
 def save_policy(folder: Path, policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules) -> None:
-    """Write weights, then sizes; each file appears whole or not at all."""
-    described = {"format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules)}
+    """Write weights, then sizes, actions and columns; each file appears whole or not at all."""
+    described = {
+        "format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules),
+        "actions": [kind.name for kind in KINDS if not kind.rule or getattr(rules, kind.rule)],
+        "columns": {group.__name__: names for group, names in columns_of().items()},
+    }  # fmt: skip
     write_policy(folder, policy.state_dict(), described)
 
 
 def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
-    """Sizes of the policy in `folder`."""
+    """Sizes and rules of the policy in `folder`."""
+    return _described(folder)[:2]
+
+
+def _described(folder: Path) -> tuple[PolicySpec, CodecRules, Known]:
+    """Sizes, rules, and the columns that it names; a file of before names none."""
     path = folder / SPEC
     if not path.is_file():
         found = _policy_near(folder)
@@ -252,7 +223,12 @@ def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
         spec, rules = PolicySpec(**content["policy"]), CodecRules(**content["rules"])
         _check_kinds(spec)
         _check_kinds(rules)
-        return spec, rules
+        actions = [kind.name for kind in KINDS]
+        if unknown := [name for name in content.get("actions", ()) if name not in actions]:
+            raise PolicyFileError(
+                f"{path}: the policy has an action {unknown[0]!r}; here are {', '.join(actions)}"
+            )
+        return spec, rules, columns_of(content.get("columns", {}))
     except (ValueError, KeyError, TypeError) as error:
         raise PolicyFileError(f"{path}: is not a policy description ({error})") from error
 
@@ -284,7 +260,7 @@ def _check_kinds(values: PolicySpec | CodecRules) -> None:
             raise ValueError(f"{each.name} is {value!r}, it must be a valid {kind}")
 
 
-Group = type[Column] | None  # None: numbers of hidden units
+Group = type[Column] | None  # None: numbers that have no names here, as hidden units
 # What the numbers that weights are for stand for, group by group: no line has more than one group
 # that is in none above it.
 INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
@@ -292,7 +268,7 @@ INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
     (r"prior\.forward(_to|_layer\.(inner|mean|scale))", (ForwardWeight,)),
     (r"prior\.suspend(_layer\.(inner|mean|scale))?", (SuspendWeight,)),
     (r"encoder\.gpu\.weight", (OfGpu,)),
-    (r"encoder\.sweeps\.0\.server_up\.own\.weight", (OfServer,)),
+    (r"encoder\.sweeps\.0\.server_up\.own\.weight", (OfServer, None)),  # None: its links
     (r"start\.of_pair\.weight", (OfPair,)),
     (r"\w+\.of_row\.weight", (OfJob,)),
     (r"(query|seek)\.0\.weight", (OfJob, OfContext)),
@@ -304,62 +280,85 @@ CRITIC = "value.0.weight"
 
 
 class ColumnsError(ValueError):
-    """Weights are of more columns than there are."""
+    """Weights are of columns that are not here."""
 
 
-def _widened(weights: dict[str, Tensor], policy: PairScorePolicy) -> dict[str, Tensor]:
-    """Weights that know nothing of columns that were added last in their groups since."""
-    fresh, grown = policy.state_dict(), dict[type[Column], int]()
+def columns_of(file_names: Mapping[str, Sequence[str]] | None = None) -> Known:
+    """The columns of every group that weights are for: today's, or those that a file names."""
+    groups = dict.fromkeys(group for _, groups in INPUTS for group in groups if group)
+    if file_names is None:
+        return {group: [name.lower() for name in group.__members__] for group in groups}
+    return {
+        group: list(map(str, file_names[group.__name__]))
+        for group in groups if group.__name__ in file_names
+    }  # fmt: skip
+
+
+def _fitted(weights: dict[str, Tensor], policy: PairScorePolicy, known: Known) -> dict[str, Tensor]:
+    """Weights by the names of their columns; new columns count for nothing.
+
+    Args:
+        weights: of a file; those of columns are replaced.
+        policy: whose weights they are to be.
+        known: what the file names. A file of before names none: it has the first ones, and what is
+            not known is worked out from its sizes, and added.
+
+    Raises:
+        ColumnsError: a column is not here.
+    """
+    fresh, today = policy.state_dict(), columns_of()
     critic: tuple[Group, ...] = (
         (None, OfContext) if policy.own_critic else (None, OfContext, OfPeer)
     )
     for pattern, groups in (*INPUTS, (re.escape(CRITIC), critic)):
         for name in fresh.keys() & weights.keys():
             if re.fullmatch(pattern, name):
+                gone = fresh[name].shape[-1] - weights[name].shape[-1]
+                gone -= sum(len(today[each]) - len(known[each]) for each in groups if each in known)
+                for group in groups:
+                    if group and group not in known:
+                        if gone < 0:
+                            raise ColumnsError("it was trained on columns that are not here")
+                        known[group] = today[group][: len(today[group]) - gone]
+                        gone = 0
                 fill = 1.0 if name.endswith("scale") else 0.0
-                width = fresh[name].shape[-1]
-                weights[name] = _padded(weights[name], width, groups, grown, fill)
+                weights[name] = _by_name(weights[name], groups, known, fill)
     return weights
 
 
-def _padded(
-    old: Tensor, width: int, groups: tuple[Group, ...], grown: dict[type[Column], int], fill: float
-) -> Tensor:
-    """`old` with `fill` behind what it has of each group that has `grown`, which is added to."""
-    missing = width - old.shape[-1] - sum(grown.get(group, 0) for group in groups if group)
-    for group in groups:
-        if group and group not in grown:
-            grown[group], missing = missing, 0
-    if missing or old.shape[-1] == width:
-        return old
-    if any(more < 0 for more in grown.values()):
-        raise ColumnsError(
-            "it was trained on columns of observations that are not here (sim/scoring/table.py); "
-            "add them again at the end of their groups, or train another"
-        )
-    known = {group: len(group) - grown[group] for group in groups if group}
-    sizes = [known[group] if group else old.shape[-1] - sum(known.values()) for group in groups]
+def _by_name(old: Tensor, groups: tuple[Group, ...], known: Known, fill: float) -> Tensor:
+    """`old` (..., its columns) as (..., today's columns); `fill` for those that it lacks."""
+    sizes = [len(known[group]) if group else 0 for group in groups]
+    sizes = [size if group else old.shape[-1] - sum(sizes)
+             for group, size in zip(groups, sizes, strict=True)]  # fmt: skip
     parts = []
     for group, part in zip(groups, old.split(sizes, -1), strict=True):
-        parts.append(part)
-        if group:
-            parts.append(part.new_full((*part.shape[:-1], grown[group]), fill))
+        if group is None:
+            parts.append(part)
+            continue
+        places = {name.lower(): place for name, place in group.__members__.items()}
+        if unknown := [name for name in known[group] if name not in places]:
+            raise ColumnsError(f"it reads {unknown[0]!r} of {group.__name__}, which is not here")
+        parts.append(part.new_full((*part.shape[:-1], len(group)), fill))
+        parts[-1][..., [places[name] for name in known[group]]] = part
     return torch.cat(parts, -1)
 
 
 def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySpec, CodecRules]:
     """The network in `folder`, for partitions of up to `num_racks` racks.
 
-    One that was trained before a column came last in its group plays on as it was.
+    One that was trained before a column was there plays on as it was.
     """
-    spec, rules = read_spec(folder)
+    spec, rules, known = _described(folder)
     policy = build_policy(spec, num_racks)
     path = folder / WEIGHTS
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-        policy.load_state_dict(_widened(weights, policy))
+        policy.load_state_dict(_fitted(weights, policy, known))
     except ColumnsError as error:
-        raise PolicyFileError(f"{path}: {error}") from error
+        raise PolicyFileError(
+            f"{path}: {error}; see sim/scoring/table.py: add it again, or train another policy"
+        ) from error
     except Exception as error:  # torch raises many kinds for a truncated or foreign file
         raise PolicyFileError(
             f"{path}: cannot be read as this policy's weights ({error}); copy the folder anew, or "

@@ -11,6 +11,7 @@ from gnn.base import ClusterBatch, Encoder, Links
 from marl.env.actions import MODES, TIE
 from marl.env.layout import Observation
 from marl.policy.linear_prior import LinearPrior
+from sim.arrays import FloatArray
 from sim.scoring.table import (
     CONTEXT_OF_OTHERS,
     OfContext,
@@ -255,3 +256,44 @@ def _links(observation: dict[str, Tensor], num_gpus: int) -> Links | None:
         return None
     hubs = max(int(ends.max()) + 1 - num_gpus, 0)
     return Links(ends.long(), observation["link_edges"], hubs, observation["server_links"])
+
+
+def searched(policy: PairScorePolicy) -> dict[str, Tensor]:
+    """Name -> tensor of what who plays reads, as the policy has them, not copies."""
+    return {
+        name: parameter.data
+        for name, parameter in policy.named_parameters()
+        if not name.startswith(UNREAD)
+    }
+
+
+def others(policy: PairScorePolicy) -> list[Tensor]:
+    """All other tensors."""
+    names = searched(policy)
+    return [each for name, each in policy.state_dict().items() if name not in names]
+
+
+def vector_of(policy: PairScorePolicy) -> FloatArray:
+    """(n,) numbers of what is searched."""
+    return flat(list(searched(policy).values()))
+
+
+def flat(tensors: Sequence[Tensor]) -> FloatArray:
+    """(n,) all numbers of tensors, one after the other."""
+    return np.concatenate([np.zeros(0), *(each.double().numpy().ravel() for each in tensors)])
+
+
+def fill(tensors: Sequence[Tensor], numbers: FloatArray) -> None:
+    """The inverse of `flat`, in place.
+
+    Raises:
+        ValueError: there are more or fewer numbers.
+    """
+    size = sum(each.numel() for each in tensors)
+    if numbers.shape != (size,):
+        raise ValueError(f"a vector of shape {numbers.shape}; expected ({size},)")
+    at = 0
+    for each in tensors:
+        part = numbers[at : at + each.numel()]
+        each.copy_(torch.from_numpy(np.ascontiguousarray(part)).view(each.shape))
+        at += each.numel()

@@ -174,8 +174,39 @@ def test_a_policy_of_columns_that_are_gone_says_so(tmp_path: Path):
     weights = torch.load(tmp_path / "policy.pt", weights_only=True)
     weights["encoder.gpu.weight"] = torch.nn.functional.pad(weights["encoder.gpu.weight"], (0, 1))
     torch.save(weights, tmp_path / "policy.pt")
-    with pytest.raises(PolicyFileError, match="trained on columns of observations that are not"):
+    with pytest.raises(PolicyFileError, match="cannot be read as this policy's weights"):
         load_policy(tmp_path, 2)
+    path = tmp_path / "policy.json"
+    content = json.loads(path.read_text())
+    content["columns"]["OfGpu"].append("heat")
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyFileError, match="reads 'heat' of OfGpu, which is not here; see sim/"):
+        load_policy(tmp_path, 2)
+    path.write_text(json.dumps({**content, "actions": ["start", "migrate"]}))
+    with pytest.raises(PolicyFileError, match=r"an action 'migrate'; here are start, forward, s"):
+        read_spec(tmp_path)
+    del content["columns"]  # a file of before
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyFileError, match="trained on columns that are not here"):
+        load_policy(tmp_path, 2)
+
+
+def test_columns_are_found_by_their_names(tmp_path: Path):
+    policy = build_policy(SMALL, 2)
+    save_policy(tmp_path, policy, SMALL, RULES)
+    weights = torch.load(tmp_path / "policy.pt", weights_only=True)
+    weights["encoder.gpu.weight"] = weights["encoder.gpu.weight"].flip(-1)[:, :-1]
+    torch.save(weights, tmp_path / "policy.pt")
+    path = tmp_path / "policy.json"
+    content = json.loads(path.read_text())
+    names = content["columns"]["OfGpu"]
+    content["columns"]["OfGpu"] = names[:0:-1]  # backwards, and the first one was not there yet
+    path.write_text(json.dumps(content))
+    found = load_policy(tmp_path, 2)[0].state_dict()
+    expected = policy.state_dict()
+    expected["encoder.gpu.weight"] = expected["encoder.gpu.weight"].clone()
+    expected["encoder.gpu.weight"][:, 0] = 0.0
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
 
 
 def test_a_class_that_files_do_not_know_is_refused():

@@ -14,8 +14,8 @@ import torch
 from gpuyard.training.form import NetworkForm, linear_of, linear_sigmas, zero_weights
 from gpuyard.training.network import LAST, OUTER, NetworkSizes, first_network
 from gpuyard.training.strategies import Saved, ascend, begin, load, members, noise, save
-from marl.policy.build import PolicySpec, save_policy, searched, vector_of
-from marl.policy.pair_score import stack
+from marl.policy.build import PolicySpec, save_policy
+from marl.policy.pair_score import searched, stack, vector_of
 from marl.schedulers.marl import MarlScheduler
 from sim.arrays import FloatArray
 from sim.report.summary import summarise
