@@ -13,7 +13,7 @@ PROGRAMS = {  # name: (module:function, what it does); without a function it is 
     "compare": ("gpuyard.evaluation.compare", "One table and figures from the folders of a sweep"),
     "replay": ("gpuyard.evaluation.simulate:replay_log", "Step through a run's event log"),
     "train": ("gpuyard.training.train:train_agents", "Train the agents"),
-    "learn": ("gpuyard.training.learn", "Learn the weights of the linear score by playing"),
+    "learn": ("gpuyard.training.learn", "Learn a score or a network by playing whole windows"),
     "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
     "tune_baselines": (
         "gpuyard.reproduction.tune_baselines",

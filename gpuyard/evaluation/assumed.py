@@ -57,6 +57,9 @@ def warn_of_unread(cfg: DictConfig, overrides: Sequence[str]) -> None:
             log.warning("%s is not read: the scheduler, %s, has a rule of its own", words[0], name)
 
 
+DURATIONS_UNKNOWN = "durations unknown to the scheduler"
+
+
 def assumptions(
     config: Mapping[str, Any], experiment: Experiment, information: str | None = None,
     *, preempts: bool = False,
@@ -89,7 +92,7 @@ def assumed_line(experiment: Experiment, assumed: tuple[str, ...]) -> str:
 
 def _durations(config: Mapping[str, Any], information: str | None) -> str:
     if information == OFF:
-        return "durations unknown to the scheduler"
+        return DURATIONS_UNKNOWN
     if information == "oracle":
         return "durations: the true ones"
     given = config["estimator"]

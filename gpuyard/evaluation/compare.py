@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.assumed import DURATIONS_UNKNOWN
 from gpuyard.launch.build import check_confidence, check_flags
 from gpuyard.launch.errors import CONF
 from gpuyard.launch.start import program, start
@@ -304,6 +305,14 @@ def _differing(given: Iterable[Given]) -> set[str]:
     return {key for key in unlike if len({each.value(key) for each in given}) > 1}
 
 
+def all_assumed(each: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """What any of several runs assumed; who is told nothing of durations, its row says."""
+    lines = dict.fromkeys(line for lines in each for line in lines)
+    if any(line.startswith("durations: ") for line in lines):
+        lines.pop(DURATIONS_UNKNOWN, None)
+    return tuple(lines)
+
+
 @program("compare")
 def main(cfg: DictConfig) -> None:
     """Gather, write, print."""
@@ -317,7 +326,7 @@ def main(cfg: DictConfig) -> None:
     known = {row.labels.scheduler for row in rows}
     ours = launch.config["ours"] or (OURS if OURS in known else None)
     confidence = launch.config["confidence"]
-    assumed = tuple(dict.fromkeys(line for result in results for line in result.assumed))
+    assumed = all_assumed(result.assumed for result in results)
     launch.begin(RESULT_FILES)
     tables = write_comparison(
         launch.folder, rows, ours=ours, confidence=confidence, sweeps=True, assumed=assumed

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from yaml import YAMLError
 
-from gpuyard.evaluation.compare import gather, pooled_jct_s
+from gpuyard.evaluation.compare import all_assumed, gather, pooled_jct_s
 from sim.files import ReportError
 from tests.scripts.conftest import ROOT, call
 
@@ -217,6 +217,12 @@ def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_pat
     text = (table / "comparison.md").read_text()
     assert "mean JCT" in text and ", part train\n" in text and ", part test\n" in text
     assert "ours / theirs" not in text
+
+
+def test_what_runs_assumed_of_durations_does_not_contradict_itself():
+    blind, told = "durations unknown to the scheduler", "durations: noisy predictions, sigma 1"
+    assert all_assumed([(blind, "load 0.9"), (told, "load 0.9")]) == ("load 0.9", told)
+    assert all_assumed([(blind,), (blind, "x")]) == (blind, "x")
 
 
 def test_links_to_runs_are_runs_and_broken_files_are_named(done: Callable, tmp_path: Path):
