@@ -19,7 +19,8 @@ from sim.physics.catalogue import throughputs
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.protocols import PatientPlacer, Placer
-from sim.view import ClusterView, Signal, Slots
+from sim.sharing import place_alone
+from sim.view import ClusterView, Signal
 
 
 def gpus_up(view: ClusterView) -> IntArray:
@@ -215,8 +216,11 @@ class RoundScheduler(ABC):
         return preempts, [start for start in starts if start.job not in undisturbed]
 
     def _found(self, view: ClusterView, occupancy: Occupancy, share: Share) -> IntArray | None:
-        slots = of_type(occupancy.exclusive(view, share.job), share.gpu_type)
-        return self.placer.place(share.gpus, slots, self._rng)
+        kind, kinds = share.gpu_type, view.topology.server_gpu_type
+        return place_alone(
+            view, occupancy, share.job, self.placer, self._rng,
+            gang=share.gpus, on=None if kind is None else kinds == kind,
+        )  # fmt: skip
 
     def _room_made(
         self,
@@ -282,11 +286,11 @@ def _may_have_room(view: ClusterView) -> bool:
 
     It is cheaper to ask than to rank all who wait.
     """
-    if view.jobs.demands is not None:
-        return True
+    if len(view.queued) == 0 or view.jobs.demands is not None:
+        return len(view.queued) > 0
     fewest = view.jobs.num_gpus if view.jobs.elastic is None else view.jobs.elastic.least_gpus
     empty_gpus = view.server_free[view.servers].sum()
-    return bool(len(view.queued) > 0 and fewest[view.queued].min() <= empty_gpus)
+    return bool(fewest[view.queued].min() <= empty_gpus)
 
 
 def restarting(view: ClusterView) -> dict[int, Share]:
@@ -306,9 +310,8 @@ def own_place(view: ClusterView, occupancy: Occupancy, job: int) -> IntArray | N
 
 def is_own_place(view: ClusterView, start: Start) -> bool:
     """Whether it would start a running job on the very GPUs that it holds."""
-    if not np.any(view.running == start.job):
-        return False
-    return set(start.gpus.tolist()) == set(view.gpus_of(start.job).tolist())
+    runs = bool(np.any(view.running == start.job))
+    return runs and set(start.gpus.tolist()) == set(view.gpus_of(start.job).tolist())
 
 
 def stays(view: ClusterView, share: Share) -> bool:
@@ -318,8 +321,3 @@ def stays(view: ClusterView, share: Share) -> bool:
         return False
     types = view.topology.server_gpu_type[view.topology.gpu_server[gpus]]
     return share.gpu_type is None or bool((types == share.gpu_type).all())
-
-
-def of_type(slots: Slots, gpu_type: int | None) -> Slots:
-    """The slots on servers with that type of GPU."""
-    return slots if gpu_type is None else slots.on(slots.topology.server_gpu_type == gpu_type)

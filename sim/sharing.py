@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import BoolArray, IntArray
 from sim.codes import ALIKE, IF_NOTHING_IS_EMPTY, NEVER
 from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.errors import InvalidDecision, check_numbers
@@ -38,19 +38,23 @@ def placed(placer: Placer, gang: int, slots: Slots, rng: np.random.Generator) ->
 
 
 def place_alone(
-    view: ClusterView, occupancy: Occupancy, job: int, placer: Placer, rng: np.random.Generator
-) -> IntArray | None:
+    view: ClusterView, occupancy: Occupancy, job: int, placer: Placer, rng: np.random.Generator,
+    *, gang: int | None = None, on: BoolArray | None = None,
+) -> IntArray | None:  # fmt: skip
     """The placer's choice among GPUs that the job has to itself, or the part it asks for.
 
     A job that asks for part of a GPU goes where least is left over (best fit), and opens an empty
     GPU only where no other has room; a placer with `chooses_parts` is offered all of these at once.
-    None if the job should wait.
+    None if the job should wait. `gang` GPUs, None: as it asks; `on` (S,) servers, None: on any.
     """
-    gang = int(view.jobs.num_gpus[job])
+    gang = int(view.jobs.num_gpus[job]) if gang is None else gang
     chooses = getattr(placer, "chooses_parts", False)
-    tight = None if chooses else occupancy.tightest(view, job)
+    tight = None if chooses else occupancy.tightest(view, job, on)
     gpus = None if tight is None else placed(placer, gang, tight, rng)
-    return placed(placer, gang, occupancy.exclusive(view, job), rng) if gpus is None else gpus
+    if gpus is not None:
+        return gpus
+    slots = occupancy.exclusive(view, job)
+    return placed(placer, gang, slots if on is None else slots.on(on), rng)
 
 
 class NoSharing:

@@ -1,6 +1,7 @@
 """A scheduler's scratch copy of who holds what, for trying several starts in one decision."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -158,21 +159,22 @@ class Occupancy:
         cost.fill(1.0)  # what is left over slows nobody
         return self._slots(view, job, usable, per_server, cost)
 
-    def tightest(self, view: ClusterView, job: int) -> Slots | None:
+    def tightest(self, view: ClusterView, job: int, on: BoolArray | None = None) -> Slots | None:
         """Of those GPUs the ones with tenants, for one worker those with least left over.
 
-        None for jobs that ask for whole GPUs.
+        Of servers `on` (S,), None: of all. None for jobs that ask for whole GPUs.
         """
         if ask_of(view.jobs.demands, job).gpu_milli >= WHOLE_GPU_MILLI:
             return None
         usable, per_server, cost = self._blank()
-        offer_parts(self._allocation, job, view.servers, True, usable, per_server, cost)
+        servers = view.servers if on is None else view.servers[on[view.servers]]
+        offer_parts(self._allocation, job, servers, True, usable, per_server, cost)
         if view.jobs.num_gpus[job] == 1:
-            leave_tightest(self._allocation, view.servers, usable, cost)
+            leave_tightest(self._allocation, servers, usable, cost)
             left = view.topology.gpu_server[usable]
             per_server = np.bincount(left, minlength=len(per_server))
         cost.fill(1.0)
-        return self._slots(view, job, usable, per_server, cost)
+        return replace(self._slots(view, job, usable, per_server, cost), servers=servers)
 
     def shared(self, view: ClusterView, job: int, least_speed: float) -> Slots:
         """GPUs of the owned servers with room for one more tenant beside which `job` fits.

@@ -226,15 +226,12 @@ def _seed_server(gang: int, slots: Slots) -> int:
     )
     fullest = int(np.argmin(np.where(in_rack > 0, in_rack, np.inf)))
     emptiest = int(np.argmax(in_rack))
-    mine: BoolArray = np.zeros(topology.num_servers, dtype=np.bool_)
-    mine[slots.servers] = True
     if gang <= slots.most_per_server[slots.servers].max(initial=0):
         for rack in (fullest, emptiest):
-            fits = mine & (topology.server_rack == rack) & (free >= gang)
+            fits = (topology.server_rack == rack) & (free >= gang)
             if fits.any():
                 return int(np.argmin(np.where(fits, free, topology.num_gpus + 1)))
-    here = mine & (topology.server_rack == emptiest)
-    return int(np.argmax(np.where(here, free, -1)))
+    return int(np.argmax(np.where(topology.server_rack == emptiest, free, -1)))
 
 
 class Delay:

@@ -13,6 +13,7 @@ from sim.errors import check_numbers
 from sim.jobs import ask_of
 from sim.physics.reference import AloneStep
 from sim.protocols import PatientPlacer, Placer
+from sim.rounds import gang_gpus
 from sim.sharing import place_alone
 from sim.view import ClusterView, Signal, Slots
 
@@ -212,7 +213,7 @@ class ASrpt:
                 self._machine.drop(job)
         fresh = view.queued[phase == UNSEEN]
         if len(fresh) > 0:
-            work_s = view.jobs.estimate_s[fresh] * view.jobs.num_gpus[fresh]
+            work_s = view.jobs.estimate_s[fresh] * gang_gpus(view, fresh)
             work_s = work_s / (self.efficiency * view.topology.num_gpus)
             self._phase[fresh] = VIRTUAL
             for job, seconds in zip(fresh.tolist(), work_s.tolist(), strict=True):

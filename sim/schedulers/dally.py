@@ -151,7 +151,8 @@ class Dally:
         if found is None:
             bidding.refused[like] = widest
             return
-        tier, offered = found
+        tight = bidding.occupancy.tightest(view, job)  # a part of a GPU, where least is left over
+        tier, offered = (tight and offer(tight, gang, found[0])) or found
         if tier < RACK or self._takes_rack(bidding, job, gang, bidding.needed[like]):
             self._record(view.now_s, job, gang, tier)
         accepted = self._own(view, job, slots.usable, offered)

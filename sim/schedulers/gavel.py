@@ -291,8 +291,6 @@ class Gavel(RoundScheduler):
         return self._alternatives(view, view.queued)
 
     def _alternatives(self, view: ClusterView, jobs: IntArray) -> list[Share]:
-        if len(jobs) == 0:
-            return []
         return self._ranked(view, jobs, relative_speeds(view, jobs, gpus_up(view)))
 
     def _shares(self, classes: Classes, gpus_of_type: IntArray) -> FloatArray:

@@ -150,8 +150,6 @@ class Optimus(RoundScheduler):
 
     def newcomers(self, view: ClusterView) -> list[Share]:
         """What is free, divided among those who wait; who finds no place for that asks for less."""
-        if len(view.queued) == 0:
-            return []
         free = int(view.server_free[view.servers].sum()) * WHOLE_GPU_MILLI
         jobs = np.sort(view.queued)
         return self._divided(view, jobs, free) + self._fewest(view, jobs)
@@ -163,8 +161,6 @@ class Optimus(RoundScheduler):
         return shares_of(jobs[order], least[order])
 
     def _divided(self, view: ClusterView, jobs: IntArray, room_milli: int) -> list[Share]:
-        if len(jobs) == 0:
-            return []
         speed = self._speed(view, jobs)
         order = self._order(view, jobs, speed)
         jobs, speed = jobs[order], speed[order]

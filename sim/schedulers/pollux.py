@@ -16,11 +16,11 @@ from sim.rounds import (
     ToldScaling,
     gpus_between,
     gpus_up,
-    of_type,
     present,
     shares_of,
     worker_gpus,
 )
+from sim.sharing import place_alone
 from sim.view import ClusterView, Signal
 
 TOURNAMENT = 2  # who breeds is the best of so many
@@ -282,13 +282,14 @@ class Pollux(RoundScheduler):
 
     def _found(self, view: ClusterView, occupancy: Occupancy, share: Share) -> IntArray | None:
         """As in the parent; a gang of several servers keeps away from others if it can."""
-        slots = of_type(occupancy.exclusive(view, share.job), share.gpu_type)
         if share.gpus > view.topology.gpus_per_server.max():
-            apart = slots.on(~_crossed(view, occupancy))
-            gpus = self.placer.place(share.gpus, apart, self._rng)
+            gpus = place_alone(
+                view, occupancy, share.job, self.placer, self._rng,
+                gang=share.gpus, on=~_crossed(view, occupancy),
+            )  # fmt: skip
             if gpus is not None:
                 return gpus
-        return self.placer.place(share.gpus, slots, self._rng)
+        return super()._found(view, occupancy, share)
 
 
 def _at_share(speed: FloatArray, gpus: FloatArray) -> FloatArray:

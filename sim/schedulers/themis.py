@@ -97,8 +97,6 @@ class Themis(RoundScheduler):
     def newcomers(self, view: ClusterView) -> list[Share]:
         """The auction of what is free among those who wait, then everybody."""
         free = int(view.server_free[view.servers].sum())
-        if len(view.queued) == 0:
-            return []
         first = self._auctioned(view, view.queued, free)
         won = {share.job for share in first}
         jobs = view.queued[_worst_first(self._rho(view, view.queued))]

@@ -11,7 +11,7 @@ from sim.schedulers.orders import Spjf
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from sim.view import Signal
-from tests.sim.worlds import Job, attempts, changes, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, attempts, changes, cluster, gantt, parts, physics_of, play, world
 
 
 def a_srpt(**given) -> ASrpt:
@@ -28,6 +28,17 @@ def test_the_real_order_is_that_of_virtual_completion():
     trace = [Job(0, 2, 4), Job(1, 1, 2), Job(1, 1, 3)]
     run = play(world(trace, cluster(1, 2)), a_srpt())
     assert gantt(run) == {"B": (2, 4, (0,)), "C": (3.5, 6.5, (1,)), "A": (6.5, 10.5, (0, 1))}
+
+
+def test_a_part_of_a_gpu_is_that_part_of_the_virtual_work():
+    # Two GPUs. Virtual work: A and B 10 x 0.5 / 2 each, C 10 / 2. Whole GPUs would double A and B.
+    #           0   2.5   5         10
+    # virtual   A   B     C
+    # GPU 0         AAAAAAAAAAAAAAAA         B joins A at 5
+    # GPU 1                         CCCC
+    yard = world([Job(0, 1, 10)] * 3, cluster(1, 2), traits=parts(500, 500, 1000), max_tenants=2)
+    run = play(yard, a_srpt())
+    assert gantt(run) == {"A": (2.5, 12.5, (0,)), "B": (5, 15, (0,)), "C": (10, 20, (1,))}
 
 
 def test_spjf_starts_at_once_and_orders_by_duration():

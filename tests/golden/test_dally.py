@@ -14,7 +14,7 @@ from sim.schedulers.dally import Dally
 from sim.schedulers.orders import Fifo, Las
 from sim.sharing import NoSharing
 from sim.topology.topology import Topology
-from tests.sim.worlds import Attempt, Job, attempts, cluster, physics_of, play, world
+from tests.sim.worlds import Attempt, Job, attempts, cluster, parts, physics_of, play, world
 
 
 def dally(timers: str = "manual", ideal: str = "compact", **given: float) -> Dally:
@@ -245,6 +245,15 @@ def test_old_entries_are_forgotten():
     assert [accepted.usual_leases(4, now_s) for now_s in (60.0, 100.0, 101.0, 151.0)] == [
         11, 11, 5, 1,
     ]  # fmt: skip
+
+
+def test_parts_of_gpus_share_one_and_leave_whole_gpus():
+    # A and B need 0.6 and 0.3 of a GPU; on one each C would wait for the end of their leases.
+    traits = parts(600, 300, 1000)
+    yard = world([Job(0, 1, 10)] * 3, cluster(1, 2), traits=traits, max_tenants=4)
+    assert attempts(play(yard, dally()).log) == {
+        "A": [(0, 10, (0,))], "B": [(0, 10, (0,))], "C": [(0, 10, (1,))],
+    }  # fmt: skip
 
 
 def test_a_lease_that_ends_is_renewed_at_no_cost():

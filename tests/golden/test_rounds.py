@@ -12,7 +12,7 @@ from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
 from sim.topology.outages import Change
 from sim.view import ClusterView, Signal
-from tests.sim.worlds import Job, attempts, changes, cluster, gantt, play, world
+from tests.sim.worlds import Job, attempts, changes, cluster, gantt, parts, physics_of, play, world
 
 Shares = list[tuple[int, int]]
 
@@ -203,3 +203,27 @@ def test_a_run_that_cannot_go_on_ends_and_says_so():
     yard = world([Job(0, 1, 10)], cluster(1, 1), outages=changes((3, 0, Change.CLOSE)))
     with pytest.raises(SimulationError, match="nothing"):
         play(yard, told)
+
+
+def test_parts_of_gpus_go_where_least_is_left_over():
+    # 0.6, 0.3 and 0.3 on a GPU each would leave none for C. B joins A; there D would be too much.
+    told = Told(always((0, 1), (1, 1), (2, 1), (3, 1)), placer=Packed(), round_s=5.0)
+    yard = world([Job(0, 1, 10)] * 4, cluster(1, 3), traits=parts(600, 300, 1000, 300),
+                 max_tenants=4)  # fmt: skip
+    assert [stay.gpus for stay, in attempts(play(yard, told).log).values()] == [
+        (0,), (0,), (1,), (2,),
+    ]  # fmt: skip
+
+
+class OnTypes(Told):
+    def allot(self, view: ClusterView) -> list[Share]:
+        return [share._replace(gpu_type=min(share.job, 1)) for share in super().allot(view)]
+
+
+def test_on_the_type_that_is_meant_they_go_where_least_is_left_over():
+    # C is for the second type: it joins B, though it would leave less over beside A.
+    told = OnTypes(always((0, 1), (1, 1), (2, 1)), placer=Packed(), round_s=5.0)
+    topology = cluster(2, 2, types=("x", "y"))
+    yard = world([Job(0, 1, 10)] * 3, topology, traits=parts(600, 300, 300), max_tenants=4,
+                 physics=physics_of(topology, compute_s=(1.0, 1.0)))  # fmt: skip
+    assert [stay.gpus for (stay,) in attempts(play(yard, told).log).values()] == [(0,), (2,), (2,)]

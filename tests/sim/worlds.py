@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.decision import Start
-from sim.jobs import JobTable
+from sim.jobs import ANY_TYPE, Demands, JobTable
 from sim.physics.catalogue import Catalogue
 from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
@@ -159,6 +159,12 @@ def changes(*rows: tuple[float, int, Change]) -> Outages:
 
 def start(job: int, *gpus: int, lease_s: float | None = None) -> Start:
     return Start(job, np.array(gpus, dtype=np.int64), lease_s)
+
+
+def parts(*gpu_milli: int) -> dict[str, Demands]:
+    """Traits of jobs whose workers take thousandths of a GPU, and ask for nothing else."""
+    none = np.zeros(len(gpu_milli), dtype=np.int64)
+    return {"demands": Demands(np.array(gpu_milli), none, none, none + ANY_TYPE)}
 
 
 def play(simulator: Simulator, scheduler: Scheduler, seed: int = 0) -> Run:
