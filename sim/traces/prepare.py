@@ -92,15 +92,17 @@ def _within(attempts: Attempts | None, duration_s: FloatArray) -> Attempts | Non
     return Attempts(starts(lengths), attempts.fail_at_s[kept])
 
 
-def offered_load(trace: Trace, gpus: int) -> float:
-    """sum(gang * duration) / (gpus * submission span); infinite where the span is 0.
-
-    A worker that takes a part of a GPU counts as that part.
-    """
+def works_gpu_s(trace: Trace) -> FloatArray:
+    """(J,) gang * duration; a worker that takes a part of a GPU counts as that part."""
     share = 1.0 if trace.gpu_milli is None else trace.gpu_milli / WHOLE_GPU_MILLI
-    work_gpu_s = float(np.sum(trace.num_gpus * trace.duration_s * share))
+    works: FloatArray = trace.num_gpus * trace.duration_s * share
+    return works
+
+
+def offered_load(trace: Trace, gpus: int) -> float:
+    """sum(works_gpu_s) / (gpus * submission span); infinite where the span is 0."""
     span_s = float(trace.submit_s[-1] - trace.submit_s[0])
-    return work_gpu_s / (gpus * span_s) if span_s > 0 else np.inf
+    return float(np.sum(works_gpu_s(trace))) / (gpus * span_s) if span_s > 0 else np.inf
 
 
 def scale_load(trace: Trace, load: float, gpus: int) -> Trace:
@@ -287,14 +289,15 @@ def prepare(
 
     Steps 2, 5 and 6 each read a stream of their own, one draw a job.
 
-    `history` is what predictors may learn from, `trace` included, neither thinned nor capped; None:
-    nothing ran but `trace`.
+    `history`: what predictors may learn from, neither thinned nor capped; None: `trace` alone.
 
     Raises:
         TraceError: naming the job or key at fault.
     """
     known = trace if history is None else history
     trace = fitted(trace, options, setting.gpus)
+    if "demands" in options.rules.ignore:
+        trace = replace(trace, gpu_milli=None)  # workers take whole GPUs, of the load as well
     limits_s = options.min_duration_s, options.max_duration_s
     estimate_s = foreseen(setting.estimator, trace, known, limits_s, draws.estimates)
     if options.load is not None:
@@ -342,7 +345,7 @@ def homes_by_vc(trace: Trace, owners: Owners) -> IntArray:
             "of sacct, workload.columns.vc of a CSV), or set agents.homes=drawn"
         )
     names, vc = np.unique(trace.vc.astype(str), return_inverse=True)
-    work = np.bincount(vc, weights=trace.num_gpus * trace.duration_s)
+    work = np.bincount(vc, weights=works_gpu_s(trace))
     gpus = owners.partition_gpus
     home = np.array([owners.of_group.get(name, -1) for name in names], dtype=np.int64)
     held = np.bincount(home[home >= 0], weights=work[home >= 0], minlength=len(gpus))

@@ -1,5 +1,7 @@
 """Jobs that arrive at the partition of their virtual cluster."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,13 @@ def test_virtual_clusters_are_dealt_by_their_work():
     made = trace_of(range(4), num_gpus=[4, 1, 2, 1], vc="abcb")  # a: 4 GPUs, b: 1 + 1, c: 2
     found = homes_by_vc(made, Owners(partition_gpus=TWO, of_group={}))
     assert found.tolist() == [0, 1, 1, 1]
+
+
+def test_parts_of_gpus_are_dealt_as_parts():
+    parts = np.array([100, 1000, 1000, 1000])  # a: 0.4 GPUs, b: 1 + 1, c: 2
+    made = replace(trace_of(range(4), num_gpus=[4, 1, 2, 1], vc="abcb"), gpu_milli=parts)
+    found = homes_by_vc(made, Owners(partition_gpus=TWO, of_group={}))
+    assert found.tolist() == [0, 0, 1, 0]
 
 
 def test_a_group_of_servers_takes_the_virtual_cluster_of_its_name():

@@ -234,6 +234,12 @@ def test_a_share_of_a_gpu_counts_as_its_share_of_the_load(trace: Trace) -> None:
     assert offered_load(trace, 4) == pytest.approx(415 / 80)
 
 
+def test_a_load_without_demands_counts_whole_gpus(tmp_path: Path) -> None:
+    jobs = table(tmp_path, "load=0.5", "rules.ignore=[demands]")
+    work_gpu_s = float(np.sum(jobs.num_gpus * jobs.duration_s))
+    assert work_gpu_s / (SETTING.gpus * jobs.submit_s[-1]) == pytest.approx(0.5)
+
+
 def test_the_job_table_gets_the_traits(tmp_path: Path) -> None:
     jobs = table(tmp_path, "load=0.5", "rules.unknown_gpu_types=any")
     stretch = jobs.submit_s[1] / 5.0
