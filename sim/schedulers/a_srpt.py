@@ -175,7 +175,7 @@ class ASrpt:
         self._since_s: dict[int, float] = {}  # when a delayed job could first have started
         self._until_s: dict[int, float] = {}  # and until when it lets others start
         self._step: AloneStep | None = None
-        self._least: dict[tuple[int, int], float] = {}  # alpha_min by (profile, gang)
+        self._least: dict[tuple[int, int, int], float] = {}  # alpha_min, see `_least_s`
 
     def decide(self, view: ClusterView) -> Decision:
         """Bring in arrivals, release what the virtual machine completed, start what fits."""
@@ -276,20 +276,21 @@ class ASrpt:
         return since_s + self.tau * float(view.jobs.estimate_s[job]) * (slower - 1.0)
 
     def _least_s(self, view: ClusterView, job: int, profile: int, gang: int) -> float:
-        """alpha_min: the placer's own choice if the cluster were empty."""
+        """alpha_min: the placer's choice if all GPUs of types that will do were empty."""
         assert self._step is not None
-        if (profile, gang) not in self._least:
-            gpus = self.placer.place(gang, _empty(view, job), np.random.default_rng(0))
-            self._least[profile, gang] = (
+        like = profile, gang, ask_of(view.jobs.demands, job).type_mask
+        if like not in self._least:
+            gpus = self.placer.place(gang, _empty(view, job, like[2]), np.random.default_rng(0))
+            self._least[like] = (
                 self._step.least_s(profile, gang)
                 if gpus is None
                 else self._step.step_s(profile, gpus)
             )
-        return self._least[profile, gang]
+        return self._least[like]
 
 
-def _empty(view: ClusterView, job: int) -> Slots:
-    """What a placer would be offered for `job` if nothing ran."""
+def _empty(view: ClusterView, job: int, type_mask: int) -> Slots:
+    """What a placer would be offered for `job` if nothing ran, on the types of `type_mask`."""
     topology = view.topology
     return Slots(
         topology=topology,
@@ -302,4 +303,4 @@ def _empty(view: ClusterView, job: int) -> Slots:
         cost=np.ones(topology.num_gpus),
         view=view,
         job=job,
-    )
+    ).on((type_mask >> topology.server_gpu_type) & 1 == 1)

@@ -1,5 +1,7 @@
 """A-SRPT: the order of a virtual machine, head of line blocking, the delay rule."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -111,6 +113,16 @@ def test_patience_ends_with_what_the_wait_would_save():
     # A tenth of the 8 s that D would lose: it starts at 6.3 where it is.
     found = delayed(APART[:4], theta=1.5, tau=0.1)
     assert found == {**OTHERS, "D": (6.3, 18.3, (0, 3))}
+
+
+def test_nobody_waits_for_a_type_that_it_refuses():
+    # Virtual work is 10 x 2 / 4. A gang of the second type (bit 1) takes four times as long on the
+    # best place that it can have, for which it does not wait.
+    topology = cluster(2, 2, types=("x", "y"))
+    physics = physics_of(topology, compute_s=(1.0, 4.0), server_s=[0.0, 0.0, 2.0])
+    second = {"demands": replace(parts(1000)["demands"], type_mask=np.array([0b10]))}
+    yard = world([Job(0, 2, 10)], topology, physics=physics, traits=second)
+    assert gantt(play(yard, a_srpt(theta=1.5))) == {"A": (5, 45, (2, 3))}
 
 
 def test_others_go_on_passing_once_its_place_is_taken():
