@@ -11,6 +11,7 @@ from sim.view import ClusterView, JobColumns, Signal
 
 OWNER_KINDS = 3  # users, virtual clusters, jobs of nobody known
 RESOURCES = 3  # GPUs, cores, memory
+ROUNDING = 1e-9  # of shares: sums of like parts differ by the order of adding
 
 
 def owners_of(jobs: JobColumns, rows: IntArray) -> IntArray:
@@ -44,9 +45,7 @@ def worker_shares(view: ClusterView, rows: IntArray) -> FloatArray:
 
 def _total(room: IntArray | None, servers: IntArray) -> float:
     """What the servers have together; 0 where it is not counted."""
-    if room is None:
-        return 0.0
-    return float(room[servers].sum(dtype=np.float64))
+    return 0.0 if room is None else float(room[servers].sum(dtype=np.float64))
 
 
 def held_shares(view: ClusterView, occupancy: Occupancy, owners: IntArray) -> FloatArray:
@@ -142,7 +141,7 @@ class _Turns:
         user = self._user[waiting]
         heads = waiting[np.concatenate([[True], user[1:] != user[:-1]])]
         share = self._held.max(axis=1)[self._user[heads]]
-        heads = heads[share == share.min()]
+        heads = heads[share <= share.min() + ROUNDING]
         best = np.lexsort((self._row[heads], self._asks[heads].max(axis=1)))[0]
         return int(heads[best])
 

@@ -62,6 +62,14 @@ def test_each_start_of_a_decision_counts_for_the_next():
     assert starts_s == {"A": 0, "B": 2, "C": 2, "D": 7, "E": 2, "F": 2}
 
 
+def test_equal_shares_are_equal_however_they_came_about():
+    # User 1 holds a gang of 8 of 20 GPUs (I), user 0 as many one by one (A to H). Of what both ask
+    # for next K, 3 GPUs, is less than J, 4, and there is room for one of them.
+    trace = [*[Job(0, 1, 9)] * 8, Job(0, 8, 9), Job(0, 4, 5), Job(0, 3, 5)]
+    run = play(world(trace, cluster(1, 20), traits=by([0] * 8 + [1, 0, 1])), Drf(**RULES))
+    assert [gantt(run)[job][0] for job in "HIJK"] == [0, 0, 5, 0]
+
+
 def test_the_dominant_share_may_be_that_of_cores():
     # User 0 holds a quarter of the GPUs and 8 of 10 cores (A), user 1 half of the GPUs (B).
     #         0 1  4   8 10
