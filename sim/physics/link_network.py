@@ -33,7 +33,7 @@ from sim.physics.traffic import (
     shard_host,
     traffic_rows,
 )
-from sim.topology.links import ENDS, LinkGraph, route
+from sim.topology.links import ENDS, LinkGraph
 from sim.topology.topology import Inside, Topology
 
 MAX_MIN, K_WAY, DUTY = 0, 1, 2  # values of LinkNetwork.sharing
@@ -157,39 +157,19 @@ def _gpus(inside: Inside | None) -> RowArray:
 
 
 def _check_graph(graph: LinkGraph, topology: Topology) -> None:
-    """PhysicsError where the graph is of other servers, or server 0 does not reach them all."""
+    """PhysicsError where the graph is of other servers, or does not join them all."""
     if graph.num_servers != topology.num_servers:
         raise PhysicsError(
             f"the link graph of {topology.name} has {graph.num_servers} servers, the topology "
             f"{topology.num_servers}; build both from the same servers"
         )
-    path = np.zeros(max(1, graph.longest_route), dtype=np.int64)
-    unreached = _first_unreached(
-        graph.first_up, graph.up_link, graph.link_ends, graph.route_kind, graph.rule, path,
-        topology.num_servers,
-    )  # fmt: skip
-    if unreached >= 0:
+    apart = graph.servers_apart()
+    if apart is not None:
         raise PhysicsError(
-            f"the links of {topology.name} lead nowhere from server 0 to server {unreached}; "
-            "join their switches"
+            f"the links of {topology.name} lead nowhere from server {apart[0]} to server "
+            f"{apart[1]}; join their switches. In a tree the i-th uplinks of all nodes of a level "
+            "have to meet"
         )
-
-
-@kernel
-def _first_unreached(  # noqa: PLR0917  (compiled: arrays by position)
-    first_up: IntArray,
-    up_link: IntArray,
-    link_ends: IntArray,
-    route_kind: int,
-    rule: IntArray,
-    path: IntArray,
-    servers: int,
-) -> int:
-    """First server that server 0 has no route to; -1 where there is none."""
-    for server in range(1, servers):
-        if route(first_up, up_link, link_ends, route_kind, rule, 0, server, path) < 0:
-            return server
-    return -1
 
 
 @kernel

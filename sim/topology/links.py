@@ -237,6 +237,25 @@ class LinkGraph:
             return int(self.rule.max())
         return 2 * (len(self.level_names) - 1)
 
+    def servers_apart(self) -> tuple[int, int] | None:
+        """Two servers between which no route leads, or None. BCube's routes always do."""
+        servers = np.arange(self.num_servers)
+        if self.route_kind == STEPS:
+            lost = np.flatnonzero(self.rule[: len(servers)] == NO_PATH)  # on the way from server 0
+            return (0, int(lost[0])) if len(lost) else None
+        climbs = [(servers, servers)] if self.route_kind == CLIMB else []
+        while climbs:  # nodes that the same choices lead to, a server below each
+            nodes, below = climbs.pop()
+            choices = np.diff(self.first_up)[nodes]
+            if len(nodes) > 1 and (choices[0] == 0 or np.any(choices != choices[0])):
+                least_first = below[np.argsort(choices, kind="stable")]
+                return int(least_first[0]), int(least_first[-1])
+            for choice in range(int(choices[0]) if len(nodes) > 1 else 0):
+                up = self.link_ends[self.up_link[self.first_up[nodes] + choice], 1]
+                found, first = np.unique(up, return_index=True)
+                climbs.append((found, below[first]))
+        return None
+
     def node_name(self, node: int) -> str:
         """Level and number within the level, for example `leaf 3`."""
         level = int(self.node_level[node])

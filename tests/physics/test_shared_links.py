@@ -8,7 +8,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, TopologyError
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN
 from sim.physics.reference import compact_gpus, reference_comm_s
 from sim.physics.shared_links import MOST_SPANNED, KWay, Pattern, PatternByModel, told_tables
@@ -144,6 +144,34 @@ def test_links_that_do_not_reach_a_server_are_refused():
         network_of(cut, traffic_of({}))
     with pytest.raises(PhysicsError, match="has 4 servers, the topology 6"):
         network_of(replace(racks(servers=6), links=graph), traffic_of({}))
+
+
+def test_cabling_whose_equal_choices_miss_each_other_is_refused():
+    # Two ports a server: by chance of the hash server 0 reaches all, but 1 and 2 share no switch.
+    leaf = np.array([4, 6, 5, 6, 4, 6, 4, 6])
+    graph = link_graph(
+        level_names=("server", "leaf"), level_sizes=(4, 3), lower=np.repeat(np.arange(4), 2),
+        upper=leaf, gbps=np.ones(8),
+    )  # fmt: skip
+    assert [len(graph.path(0, server)) for server in (1, 2, 3)] == [2, 2, 2]
+    with pytest.raises(TopologyError):
+        graph.path(1, 2)
+    with pytest.raises(PhysicsError, match="from server 0 to server 1; join"):
+        network_of(replace(racks(), links=graph), traffic_of({}))
+    unequal = link_graph(  # server 0 hangs on the spine itself, a level above the others' leaf
+        level_names=("server", "leaf", "spine"), level_sizes=(4, 1, 1),
+        lower=np.arange(5), upper=np.array([5, 4, 4, 4, 5]), gbps=np.ones(5),
+    )  # fmt: skip
+    with pytest.raises(PhysicsError, match="from server 0 to server 1; join"):
+        network_of(replace(racks(), links=unequal), traffic_of({}))
+
+
+def test_servers_that_no_link_reaches_are_refused():
+    ends = np.array([[0, 4], [1, 4], [3, 4]])
+    graph = link_graph(level_names=("server", "switch"), level_sizes=(4, 1), lower=ends[:, 0],
+                       upper=ends[:, 1], gbps=np.ones(3), shortest=True)  # fmt: skip
+    with pytest.raises(PhysicsError, match="from server 0 to server 2; join"):
+        network_of(replace(racks(), links=graph), traffic_of({}))
 
 
 def test_rings_on_compact_placements_are_told_as_they_are():
