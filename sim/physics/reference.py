@@ -92,16 +92,10 @@ def reference_steps_s(gangs: IntArray, topology: Topology, physics: Physics) -> 
             neither `gangs` nor a measured speed-up asks for are then NaN.
     """
     compute_s = physics.catalogue.compute_s[:, [physics.type_index(physics.reference_gpu)]]
-    total: FloatArray = compute_s + _comm_s(gangs, topology, physics)
-    return total
-
-
-def _comm_s(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:
-    """(P, N + 1) seconds of exposed communication of the same."""
     if physics.links is not None:
-        return _links_comm_s(gangs, topology, physics)
+        return np.asarray(compute_s + _links_comm_s(gangs, topology, physics))
     spread = compact_spread(np.arange(int(gangs.max()) + 1), topology)
-    return columns_s(physics.network, slice(None), *spread)
+    return np.asarray(compute_s + columns_s(physics.network, slice(None), *spread))
 
 
 def _links_comm_s(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:

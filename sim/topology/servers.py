@@ -151,10 +151,16 @@ class Servers:
 
         Args:
             name: of the cluster, for reports.
-            server_rack: (S,) ascending.
+            server_rack: (S,) ascending, every rack from 0 to R - 1, else a TopologyError.
             uplink_gbps: (R,) all that a rack can send out of it, and as much into it.
             links: link graph over the same servers.
         """
+        racks = np.unique(server_rack)
+        if np.any(np.diff(server_rack) < 0) or racks.tolist() != list(range(len(uplink_gbps))):
+            raise TopologyError(
+                f"topology {name}: server_rack must ascend over the racks 0 to "
+                f"{len(uplink_gbps) - 1}, which uplink_gbps lists; sort the servers by rack"
+            )
         return Topology(
             name=name,
             gpu_types=self.gpu_types,

@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import maximum_flow
 from sim.arrays import IntArray
 from sim.errors import TopologyError
 from sim.topology.generators import leaf_spine
+from sim.topology.servers import dealt_servers
 from sim.topology.topology import Topology
 from tests.topology.fabrics import (
     FABRICS,
@@ -217,6 +218,21 @@ def test_impossible_fabrics_are_refused_by_name(build: Callable[[], Topology], w
     with pytest.raises(TopologyError) as caught:
         build()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("rack", [[0, 1, 0, 1], [0, 0, 1, 2], [0, 0, 0, 0], [1, 1, 2, 2]])
+def test_a_fabric_whose_racks_are_not_in_order_is_refused(rack: list[int]):
+    """The kernel takes the servers of a rack to be neighbours."""
+    servers = dealt_servers(
+        servers=4, gpus_per_server=1, gpu_types=["p100"], intra_gbps=80.0, nic_gbps=10.0,
+        cpu_milli=None, memory_mib=None, inside=None,
+    )  # fmt: skip
+    links = plain_leaf_spine().links
+    assert links is not None
+    with pytest.raises(TopologyError, match="topology mine: server_rack must ascend over the rack"):
+        servers.wired(
+            name="mine", server_rack=np.array(rack), uplink_gbps=np.full(2, 20.0), links=links
+        )
 
 
 def test_described_capacities_reach_the_topology():
