@@ -297,27 +297,31 @@ def change_server(state: State, server: int, kind: int) -> None:
     if kind == OPENS:
         row.closed -= 1
         if row.closed == 0:
-            open_server(state, server)
+            set_open(state, server, True)
             log_server(state, SERVER_UP, server)
         return
     row.closed += 1
     if row.closed > 1:
         return
     log_server(state, SERVER_DOWN, server)
-    _close_server(state, server)
+    set_open(state, server, False)
     for gpu in range(row.first_gpu, row.last_gpu):
         while gpus[gpu].tenants > 0:
             requeue(state, state.tenant[gpu, 0], EVICT, kind == CLOSES)
 
 
 @kernel
-def open_server(state: State, server: int) -> None:
-    """An empty server is there: all its GPUs are usable."""
+def set_open(state: State, server: int, is_open: bool) -> None:
+    """All GPUs of an empty server are usable, or none of one that goes away.
+
+    Either way what had no room may have some: the largest server is another.
+    """
     row, free_gpus = state.server[server], state.free_gpus
+    usable = row.last_gpu - row.first_gpu if is_open else 0
     for gpu in range(row.first_gpu, row.last_gpu):
-        free_gpus.gpu[gpu] = True
-    set_most(free_gpus, row.partition, server, row.last_gpu - row.first_gpu)
-    set_usable(free_gpus, row.partition, server, row.last_gpu - row.first_gpu)
+        free_gpus.gpu[gpu] = is_open
+    set_most(free_gpus, row.partition, server, usable)
+    set_usable(free_gpus, row.partition, server, usable)
     note_release(state, row.partition)
 
 
@@ -325,15 +329,4 @@ def open_server(state: State, server: int) -> None:
 def cordon(state: State, server: int) -> None:
     """Close a server to newcomers: those on it stay. For who sets up a state (`sim.simulator`)."""
     state.server[server].closed += 1
-    _close_server(state, server)
-
-
-@kernel
-def _close_server(state: State, server: int) -> None:
-    """None of its GPUs is usable; what had no room may have some: the largest server is another."""
-    row, free_gpus = state.server[server], state.free_gpus
-    for gpu in range(row.first_gpu, row.last_gpu):
-        free_gpus.gpu[gpu] = False
-    set_most(free_gpus, row.partition, server, 0)
-    set_usable(free_gpus, row.partition, server, 0)
-    note_release(state, row.partition)
+    set_open(state, server, False)

@@ -10,7 +10,7 @@ from sim.errors import PhysicsError, SimulationError
 from sim.handle import tell
 from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
-from sim.kernel.attempts import change_server, free_children, open_server, withdraw
+from sim.kernel.attempts import change_server, free_children, set_open, withdraw
 from sim.kernel.free_gpus import FreeGpus, make_free_gpus
 from sim.kernel.layout import (
     CHANGE_SERVER,
@@ -153,7 +153,7 @@ def _open_all(state: State, server_partition: IntArray) -> None:
     """Every server is there and empty: how a run begins."""
     state.free_gpus.tally[:, 0] = state.free_gpus.sizes[:, 0] = np.bincount(server_partition)
     for server in range(len(state.server)):
-        open_server(state, server)
+        set_open(state, server, True)
 
 
 def _partitions(topology: Topology, server_partition: IntArray) -> RowArray:

@@ -5,7 +5,7 @@ both, or there are none.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -51,12 +51,10 @@ class Outages:
         by_server = np.argsort(self.server, kind="stable")
         step = np.where(self.change == Change.OPEN, -1, 1)[by_server]
         reasons = np.cumsum(step)
-        before = np.concatenate([[0], reasons[:-1]])
-        servers = self.server[by_server]
-        first = np.concatenate([[True], servers[1:] != servers[:-1]]) if len(step) else step == 0
-        start = np.maximum.accumulate(np.where(first, np.arange(len(step)), 0))
+        _, rows = np.unique(self.server, return_counts=True)
+        before = np.repeat((reasons - step)[np.cumsum(rows) - rows], rows)
         bad = np.zeros(len(self), dtype=np.bool_)
-        bad[by_server] = reasons - before[start] < 0
+        bad[by_server] = reasons - before < 0
         return bad
 
     def _refuse(self, wrong: BoolArray, rule: str) -> None:
@@ -229,6 +227,21 @@ class FailuresAndMaintenance:
         )
 
 
+MOST_ABSENCES = 10_000_000
+
+
+def _check_amount(means_s: Mapping[str, float], horizon_s: float, topology: Topology) -> None:
+    """Refuse a mean time between absences of a server, by its key, that is surely a mistake."""
+    for key, mean_s in means_s.items():
+        expected = topology.num_servers * horizon_s / mean_s
+        if expected > MOST_ABSENCES:
+            raise SimulationError(
+                f"outages.{key} {mean_s} over outages.horizon_s {horizon_s} means about "
+                f"{expected:.0f} absences of {topology.num_servers} servers, above "
+                f"{MOST_ABSENCES}; raise the first or lower the second"
+            )
+
+
 Draw = Callable[[np.random.Generator], float]
 OWN, RACK = 0, 1  # streams
 
@@ -270,7 +283,8 @@ class ServerFailures:
             SimulationError: so many that the horizon or the mean time is surely a mistake.
         """
         scale_s = self._mtbf_s / math.gamma(1.0 + 1.0 / self._shape)
-        self._check_amount(topology)
+        means_s = {"mtbf_s": self._mtbf_s, "rack_mtbf_s": self._rack_mtbf_s or np.inf}
+        _check_amount(means_s, self._horizon_s, topology)
         own = self._of_units(
             topology.num_servers, (seed, OWN), lambda rng: scale_s * float(rng.weibull(self._shape))
         )
@@ -288,16 +302,6 @@ class ServerFailures:
             servers, np.repeat(away_s, sizes), np.repeat(back_s, sizes), Change.FAIL
         )
         return joined(of_racks, failures)
-
-    def _check_amount(self, topology: Topology) -> None:
-        most = 10_000_000
-        expected = topology.num_servers * self._horizon_s / self._mtbf_s
-        if expected > most:
-            raise SimulationError(
-                f"outages.mtbf_s {self._mtbf_s} over outages.horizon_s {self._horizon_s} means "
-                f"about {expected:.0f} failures on {topology.num_servers} servers, above {most}; "
-                "raise the first or lower the second"
-            )
 
     def _of_units(
         self, units: int, stream: tuple[int, int], up_s: Draw
@@ -342,7 +346,7 @@ class RollingMaintenance:
         """Closures of the servers of `topology`; the seed does not matter.
 
         Raises:
-            SimulationError: one round does not end before the next begins.
+            SimulationError: one round does not end before the next begins, or too many rounds.
         """
         del seed
         turns = -(-topology.num_servers // self._at_once)
@@ -352,6 +356,7 @@ class RollingMaintenance:
                 f"{topology.num_servers} servers, longer than every_s {self._every_s}; raise "
                 "outages.every_s or outages.servers_at_once, or lower outages.duration_s"
             )
+        _check_amount({"every_s": self._every_s}, self._horizon_s, topology)
         rounds_s = np.arange(self._first_s, self._horizon_s, self._every_s)
         servers = np.arange(topology.num_servers)
         offset_s = servers // self._at_once * self._duration_s

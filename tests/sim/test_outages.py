@@ -162,3 +162,10 @@ def test_impossible_numbers_are_refused_by_key(key: str, value: float):
 def test_failures_beyond_all_measure_are_refused():
     with pytest.raises(SimulationError, match=r"outages\.mtbf_s 1e-05 .* above 10000000"):
         failures(mtbf_s=1e-5).outages(cluster(1, 1), 0)
+    with pytest.raises(SimulationError, match=r"outages\.rack_mtbf_s 1e-05 .* above 10000000"):
+        failures(rack_mtbf_s=1e-5).outages(cluster(1, 1), 0)
+    often = RollingMaintenance(
+        first_s=0.0, every_s=1e-3, duration_s=1e-9, servers_at_once=1, horizon_s=1e8
+    )
+    with pytest.raises(SimulationError, match=r"outages\.every_s 0\.001 .* above 10000000"):
+        often.outages(cluster(1, 1), 0)
