@@ -50,6 +50,7 @@ RULES: dict[str, Callable[[float], bool]] = {  # of a number, as messages word t
     "from -100 to below 0": lambda x: -100 <= x < 0,  # noqa: PLR2004
     "0 or more": lambda x: x >= 0,
     "1 or more": lambda x: x >= 1,
+    "a whole number from 1": lambda x: x >= 1 and x.is_integer(),
     "2 or more": lambda x: x >= 2,  # noqa: PLR2004
     "from 0 to 1": lambda x: 0 <= x <= 1,
     "from -1 to 1": lambda x: -1 <= x <= 1,

@@ -54,7 +54,7 @@ class Pattern:
                 f"network.traffic.pattern is {self.pattern!r}; use one of {', '.join(PATTERNS)}"
             )
         counts = {key: getattr(self, key) for key in ("ps_count", "stages", "tensor_width")}
-        check_numbers("network.traffic", "1 or more", PhysicsError, **counts)
+        check_numbers("network.traffic", "a whole number from 1", PhysicsError, **counts)
         shares = {key: getattr(self, key) for key in ("activation_frac", "tensor_frac")}
         check_numbers("network.traffic", "0 or more", PhysicsError, **shares)
 

@@ -59,6 +59,9 @@ def test_constants_are_checked(changed, message):
     [
         ({"pattern": "mesh"}, "'mesh'; use one of ring, parameter_server, mix"),
         ({"ps_count": 0}, "ps_count is 0"),
+        ({"ps_count": 2.5}, "ps_count is 2.5; it must be a whole number from 1"),
+        ({"stages": 1.5}, "stages is 1.5"),
+        ({"tensor_width": 1.5}, "tensor_width is 1.5"),
         ({"tensor_frac": -0.5}, "tensor_frac is -0.5"),
     ],
 )
