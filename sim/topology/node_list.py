@@ -181,7 +181,10 @@ def _gpu_type(cells: NodeCells, row: int, missing: str) -> str:
 
 
 def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> Iterator[Entry]:
-    group = cells.text(row, "group")
+    group, place = cells.text(row, "group"), {key: cells.text(row, key) for key in JOINED}
+    for key, text in place.items():
+        if key in cells and not text.strip("/"):
+            raise cells.refusal(row, key, "is blank; give it a name, or map no column to it")
     if "server" in cells:
         chosen = [cells.text(row, "server")]
         key = "server"
@@ -193,13 +196,7 @@ def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> I
         if not name or name in names:
             raise cells.refusal(row, key, "is blank or named twice; names of servers differ")
         names.add(name)
-        yield Entry(
-            name=name,
-            shape=shape,
-            rack=cells.text(row, "rack"),
-            pod=cells.text(row, "pod"),
-            group=group,
-        )
+        yield Entry(name=name, shape=shape, group=group, **place)
 
 
 def node_list(

@@ -137,6 +137,19 @@ def test_errors_say_line_and_column(tmp_path: Path, old: str, new: str, words: s
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["rack", "pod"])
+def test_servers_without_a_rack_or_pod_are_not_taken_for_neighbours(tmp_path: Path, key: str):
+    """They would all share one, and its uplink."""
+    columns = {**COLUMNS, "rack": ["row", "rack"], "pod": "pod"}
+    cells = {"row": "a", "rack": "r", "pod": "p"}
+    text = "sn,gpu,model,row,rack,pod\ns1,2,P,a,r,p\ns2,2,P,a,r,p\n"
+    built(tmp_path, text, columns=columns, pod_oversubscription=1.0)
+    left_out = {"row": "", "rack": ""} if key == "rack" else {"pod": ""}
+    text += "s3,2,P,{row},{rack},{pod}\n".format(**(cells | left_out))
+    with pytest.raises(TopologyError, match=r"line 4, column '(row|pod)': '' is blank; give it"):
+        built(tmp_path, text, columns=columns, pod_oversubscription=1.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
