@@ -26,15 +26,24 @@ from sim.dag.problem import DagArrays, DagProblem, GpuModel, dag_problem, drawn_
 from sim.dag.search import random_start
 from sim.errors import GpuYardError
 from sim.jit import kernel
+from sim.scoring.table import Column
 
-FEATURES = 9
-VALID = 8  # the feature that is 1 for a GPU and 0 for an empty place
+
+class OfPlace(Column):
+    """A GPU of the shortlist for a task: times over the problem's scale, within +-`FAR`."""
+
+    GAP = "between the load that is hoped for and its load"
+    END = "when the task would end, after the earliest end on the list"
+    IDLE = "when its inputs have arrived, after the GPU's last task ends"
+    LENGTH = "how long it would run"
+    OUTLOOK = "what is thought to come after it, above the least on the list"
+    PARENT = "1: a parent of the task ran there"
+    HOPED = "1: the plan that is bettered has it there, and does not leave it free"
+    MAKESPAN = "its end, after the end of all that is placed"
+    VALID = "1: a GPU, 0: an empty place"
+
+
 FAR = 20.0  # features are cut here, either way
-
-# Of each GPU on the shortlist, times over `scale_s`: 0 gap between hoped-for and actual load;
-# 1 end of the task, beyond the least; 2 how long the GPU waits for inputs; 3 length of the task;
-# 4 outlook, beyond the least; 5 whether a parent is there; 6 whether the target has the task there;
-# 7 end of the task beyond that of the plan so far, which is what the plan would end later.
 
 
 class Hopes(NamedTuple):
@@ -55,13 +64,13 @@ class Scratch(NamedTuple):
     load: FloatArray  # (g,) when the last task of each GPU ends
     shortlist: IntArray  # (NEAREST,)
     gap: FloatArray  # (NEAREST,)
-    seen: FloatArray  # (NEAREST, FEATURES)
+    seen: FloatArray  # (NEAREST, OfPlace)
 
 
 class Weights(NamedTuple):
     """Of the network: two hidden layers for each GPU, the same for all."""
 
-    first: FloatArray  # (hidden, FEATURES)
+    first: FloatArray  # (hidden, OfPlace)
     first_bias: FloatArray  # (hidden,)
     second: FloatArray  # (hidden, hidden)
     second_bias: FloatArray  # (hidden,)
@@ -76,35 +85,34 @@ def look(dag: DagArrays, hopes: Hopes, task: int, scratch: Scratch) -> int:
     seen[:] = 0.0
     least_end, least_out = np.inf, np.inf
     row = task if len(hopes.outlook) > 1 else 0
-    so_far = 0.0
-    for here in range(len(scratch.load)):
-        so_far = max(so_far, scratch.load[here])
+    so_far = scratch.load.max()
     for listed in range(count):
         here = scratch.shortlist[listed]
         length = dag.work[task] / dag.speed[here]
         ready = arrives_s(dag, task, here, lanes.gpu, lanes.finish)
         begin, _ = first_gap(lanes, here, ready, length)
-        seen[listed, 0] = scratch.gap[listed]
-        seen[listed, 1] = begin + length
-        seen[listed, 2] = ready - scratch.load[here]
-        seen[listed, 3] = length
-        seen[listed, 4] = hopes.outlook[row, here]
+        seen[listed, OfPlace.GAP] = scratch.gap[listed]
+        seen[listed, OfPlace.END] = begin + length
+        seen[listed, OfPlace.IDLE] = ready - scratch.load[here]
+        seen[listed, OfPlace.LENGTH] = length
+        seen[listed, OfPlace.OUTLOOK] = hopes.outlook[row, here]
         least_end = min(least_end, begin + length)
         least_out = min(least_out, hopes.outlook[row, here])
     for listed in range(count):
         here = scratch.shortlist[listed]
-        seen[listed, 1] -= least_end
-        seen[listed, 4] -= least_out
-        for feature in range(5):
+        seen[listed, OfPlace.END] -= least_end
+        seen[listed, OfPlace.OUTLOOK] -= least_out
+        for feature in range(OfPlace.PARENT):  # all times
             cut = min(max(seen[listed, feature] / hopes.scale_s, -FAR), FAR)
             seen[listed, feature] = cut
         for edge in range(dag.first_parent[task], dag.first_parent[task + 1]):
             if lanes.gpu[dag.parent[edge]] == here:
-                seen[listed, 5] = 1.0
-        later = (least_end - so_far) / hopes.scale_s + seen[listed, 1]
-        seen[listed, 7] = min(max(later, -FAR), FAR)
-        seen[listed, 6] = 1.0 if hopes.gpu[task] == here and not hopes.leaves[task] else 0.0
-        seen[listed, VALID] = 1.0
+                seen[listed, OfPlace.PARENT] = 1.0
+        later = (least_end - so_far) / hopes.scale_s + seen[listed, OfPlace.END]
+        seen[listed, OfPlace.MAKESPAN] = min(max(later, -FAR), FAR)
+        if hopes.gpu[task] == here and not hopes.leaves[task]:
+            seen[listed, OfPlace.HOPED] = 1.0
+        seen[listed, OfPlace.VALID] = 1.0
     return count
 
 
@@ -140,7 +148,7 @@ def _value(weights: Weights, seen: FloatArray, hidden: FloatArray) -> float:
     """As `PlacementNetwork`: less the end of the task, plus what was learned."""
     for unit in range(len(weights.first)):
         total = weights.first_bias[unit]
-        for feature in range(FEATURES):
+        for feature in range(len(seen)):
             total += weights.first[unit, feature] * seen[feature]
         hidden[0, unit] = max(total, 0.0)
     value = -seen[1]
@@ -159,7 +167,7 @@ def new_scratch(lanes: Lanes) -> Scratch:
         np.zeros(len(lanes.last)),
         np.zeros(NEAREST, dtype=np.int64),
         np.zeros(NEAREST),
-        np.zeros((NEAREST, FEATURES)),
+        np.zeros((NEAREST, len(OfPlace))),
     )
 
 
@@ -177,7 +185,7 @@ class Goal:
 
 
 class PlanEnv(gym.Env[Seen, np.int64]):
-    """Observation: (NEAREST, FEATURES), see `sight`. Action: place on the shortlist.
+    """Observation: (NEAREST, OfPlace), see `look`. Action: place on the shortlist.
 
     An action beyond the shortlist counts as the nearest GPU. Reward, negative: by how much the
     plan so far ends later, and `gap_weight` of the gap between hoped-for and actual load, both in
@@ -190,7 +198,7 @@ class PlanEnv(gym.Env[Seen, np.int64]):
         self, *, draw: Callable[[np.random.Generator], DagProblem], gap_weight: float
     ) -> None:
         """`draw` makes the problem of an episode."""
-        self.observation_space = Box(-FAR, FAR, (NEAREST, FEATURES), np.float32)
+        self.observation_space = Box(-FAR, FAR, (NEAREST, len(OfPlace)), np.float32)
         self.action_space = Discrete(NEAREST)
         self._draw = draw
         self._gap_weight = gap_weight
@@ -221,7 +229,7 @@ class PlanEnv(gym.Env[Seen, np.int64]):
         self._turn += 1
         done = self._turn == len(hopes.order)
         info = {"makespan_s": self._end_s} if done else {}
-        seen = np.zeros((NEAREST, FEATURES), np.float32) if done else self._see()
+        seen = np.zeros((NEAREST, len(OfPlace)), np.float32) if done else self._see()
         return seen, -cost, done, False, info
 
     def _see(self) -> Seen:
@@ -304,13 +312,13 @@ class PlacementNetwork(nn.Module):
     earliest end. Empty places are worth minus infinity.
 
     Shapes:
-        seen: (B, K, FEATURES), see `sight`; returns (B, K).
+        seen: (B, K, OfPlace), see `look`; returns (B, K).
     """
 
     def __init__(self, hidden: int) -> None:
         """The last layer starts at zero."""
         super().__init__()
-        self.first = nn.Linear(FEATURES, hidden)
+        self.first = nn.Linear(len(OfPlace), hidden)
         self.second = nn.Linear(hidden, hidden)
         self.last = nn.Linear(hidden, 1, bias=False)
         nn.init.zeros_(self.last.weight)
@@ -318,7 +326,8 @@ class PlacementNetwork(nn.Module):
     def forward(self, seen: Tensor) -> Tensor:
         """Values of the shortlist."""
         learned = self.last(torch.relu(self.second(torch.relu(self.first(seen)))))[..., 0]
-        return (learned - seen[..., 1]).masked_fill(seen[..., VALID] == 0, -torch.inf)
+        empty = seen[..., OfPlace.VALID] == 0
+        return (learned - seen[..., OfPlace.END]).masked_fill(empty, -torch.inf)
 
     def weights(self) -> Weights:
         """For compiled code."""

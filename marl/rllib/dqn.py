@@ -23,7 +23,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.tune.registry import register_env
 from torch import Tensor, nn
 
-from marl.env.plan_env import VALID, PlacementNetwork, PlanEnv, PlanPolicyError
+from marl.env.plan_env import OfPlace, PlacementNetwork, PlanEnv, PlanPolicyError
 from marl.rllib.cluster import built
 from marl.rllib.trainer import MODULE, NetworkTrainer
 from marl.topdrl.codec import NetworkSpec, ObservationSpec
@@ -325,7 +325,7 @@ class PlacementModule(ValueModule):
 
     def chances(self, seen: Any) -> Tensor:
         """Every place that is there is as likely."""
-        return seen[..., VALID] + 1e-9
+        return seen[..., OfPlace.VALID] + 1e-9
 
     def values(self, network: nn.Module, seen: Any) -> Tensor:
         """(B, A) with a finite one for places that are not there."""

@@ -5,6 +5,7 @@ left on every GPU and in every block, at a sixtieth of the images' size.
 """
 
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -191,10 +192,28 @@ def window(queued: IntArray, worth: FloatArray, spec: ObservationSpec) -> IntArr
 
 
 NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
-GPU_COLUMNS, SLOT_COLUMNS = 3, 6
 WAIT_UNIT_S, LOG_SCALE = 60.0, 10.0
 NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 Observation = dict[str, npt.NDArray[np.float32]]
+
+
+class OfGpu(IntEnum):
+    """A GPU of the cluster: `gpus` of an observation."""
+
+    LEFT = 0  # share of the rows until its job is thought to end
+    WORTH = 1  # of its job
+    THERE = 2  # 1: there is a GPU, and its server is up
+
+
+class OfSlot(IntEnum):
+    """A job of the window: `slots` of an observation."""
+
+    THERE = 0  # 1: there is a job
+    LEFT = 1  # share of the rows that it is thought to take
+    WIDTH = 2  # its GPUs / GPUs of a block, at most 1
+    WAIT = 3  # ln(1 + minutes waited) / 10, at most 1
+    WORTH = 4
+    SPEED = 5  # on its closest GPUs, relative to compact ones; 0: it does not fit
 
 
 @dataclass(frozen=True)
@@ -276,32 +295,35 @@ class Codec:
         return np.minimum(rows, self._spec.rows) / self._spec.rows
 
     def _gpus(self, view: ClusterView) -> npt.NDArray[np.float32]:
-        """(R, S, K, 3): share of the rows until free, worth of its job, whether it is there."""
-        seen = np.zeros((*self._shape, GPU_COLUMNS), dtype=np.float32)
-        flat = seen.reshape(-1, GPU_COLUMNS)
+        """(R, S, K, OfGpu)."""
+        seen = np.zeros((*self._shape, len(OfGpu)), dtype=np.float32)
+        flat = seen.reshape(-1, len(OfGpu))
         up = view.server_closed[view.topology.gpu_server] == 0
-        flat[self._cell[up], 2] = 1.0
+        flat[self._cell[up], OfGpu.THERE] = 1.0
         held = view.jobs.held[view.running]
         busy = [view.gpus_of(job) for job in view.running.tolist()]
         left = self._rows(view.jobs.predicted_remaining_s[view.running])
         at = self._cell[np.concatenate([*busy, NOBODY])]
-        flat[at, 0] = np.repeat(left, held)
-        flat[at, 1] = np.repeat(self._worth[view.running], held)
+        flat[at, OfGpu.LEFT] = np.repeat(left, held)
+        flat[at, OfGpu.WORTH] = np.repeat(self._worth[view.running], held)
         return seen
 
     def _slots(
         self, view: ClusterView, jobs: IntArray, places: tuple[Place | None, ...]
     ) -> npt.NDArray[np.float32]:
-        """(Q, 6): there, rows, width of the block, wait, worth, speed on the closest GPUs."""
-        seen = np.zeros((self._spec.slots, SLOT_COLUMNS), dtype=np.float32)
+        """(Q, OfSlot)."""
+        seen = np.zeros((self._spec.slots, len(OfSlot)), dtype=np.float32)
         rows = seen[: len(jobs)]
         waited_s = view.now_s - view.jobs.submit_s[jobs]
-        rows[:, 0] = 1.0
-        rows[:, 1] = self._rows(view.jobs.predicted_remaining_s[jobs])
-        rows[:, 2] = np.minimum(view.jobs.num_gpus[jobs] / self._spec.block_gpus, 1.0)
-        rows[:, 3] = np.minimum(np.log1p(waited_s / WAIT_UNIT_S) / LOG_SCALE, 1.0)
-        rows[:, 4] = self._worth[jobs]
-        rows[:, 5] = [0.0 if place is None else min(place.speed, 1.0) for place in places]
+        rows[:, OfSlot.THERE] = 1.0
+        rows[:, OfSlot.LEFT] = self._rows(view.jobs.predicted_remaining_s[jobs])
+        blocks = view.jobs.num_gpus[jobs] / self._spec.block_gpus
+        rows[:, OfSlot.WIDTH] = np.minimum(blocks, 1.0)
+        rows[:, OfSlot.WAIT] = np.minimum(np.log1p(waited_s / WAIT_UNIT_S) / LOG_SCALE, 1.0)
+        rows[:, OfSlot.WORTH] = self._worth[jobs]
+        rows[:, OfSlot.SPEED] = [
+            0.0 if place is None else min(place.speed, 1.0) for place in places
+        ]
         return seen
 
 

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from marl.env.scheduling_env import LegalActions
 from marl.env.world import World, discounted
 from marl.topdrl.codec import (
-    GPU_COLUMNS,
     NEEDS,
-    SLOT_COLUMNS,
     Codec,
     NetworkSpec,
     Observation,
     ObservationSpec,
+    OfGpu,
+    OfSlot,
     TopDrlError,
 )
 from sim.arrays import FloatArray, IntArray
@@ -217,8 +217,8 @@ def observation_space(observation: ObservationSpec, network: NetworkSpec) -> spa
     cluster = network.racks, network.rack_servers, network.server_gpus
     return spaces.Dict(
         {
-            "gpus": unit(*cluster, GPU_COLUMNS),
-            "slots": unit(observation.slots, SLOT_COLUMNS),
+            "gpus": unit(*cluster, len(OfGpu)),
+            "slots": unit(observation.slots, len(OfSlot)),
             "backlog": spaces.Box(0.0, 10.0, (1,), np.float32),
             "action_mask": unit(observation.slots + 1),
         }
@@ -238,7 +238,7 @@ class CompactTeacher:
 
     def act(self, observation: Observation) -> int:
         """An action that the mask allows."""
-        mask, speed = observation["action_mask"], observation["slots"][:, 5]
+        mask, speed = observation["action_mask"], observation["slots"][:, OfSlot.SPEED]
         good = np.flatnonzero((mask[:-1] > 0) & (speed >= self.least_speed))
         if len(good):
             return int(good[0])
@@ -248,7 +248,7 @@ class CompactTeacher:
 
     def act_on_batch(self, observation: dict[str, Tensor]) -> Tensor:
         """(B,) the same for a batch."""
-        mask, speed = observation["action_mask"] > 0, observation["slots"][..., 5]
+        mask, speed = observation["action_mask"] > 0, observation["slots"][..., OfSlot.SPEED]
         starts = mask[:, :-1]
         good = starts & (speed >= self.least_speed)
         hold = torch.full_like(good[:, 0], mask.shape[1] - 1, dtype=torch.int64)

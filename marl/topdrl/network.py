@@ -10,44 +10,43 @@ import torch
 from torch import Tensor, nn
 
 from marl.env import SPEC, WEIGHTS, write_policy
-from marl.topdrl.codec import MULTI, NetworkSpec, ObservationSpec, TopDrlError
+from marl.topdrl.codec import MULTI, NetworkSpec, ObservationSpec, OfGpu, OfSlot, TopDrlError
 
 CANVAS_CHANNELS, BLOCK_CHANNELS, MAP_CHANNELS = 2, 4, 3
 
 
 def canvas(gpus: Tensor, rows: int) -> Tensor:
-    """(B, R, S, K, 3) -> (B, 2, rows, R * S * K): a column a GPU, filled until it is free.
+    """(B, R, S, K, OfGpu) -> (B, 2, rows, R * S * K): a column a GPU, filled until it is free.
 
     Channel 0 is 1 where filled, channel 1 the worth of the job there.
     """
     columns = gpus.flatten(1, 3)
-    filled = _filled(columns[..., 0], rows)
-    return torch.stack([filled, filled * columns[:, None, :, 1]], dim=1)
+    filled = _filled(columns[..., OfGpu.LEFT], rows)
+    return torch.stack([filled, filled * columns[:, None, :, OfGpu.WORTH]], dim=1)
 
 
 def blocks(slots: Tensor, rows: int, width: int) -> Tensor:
-    """(B, Q, 6) -> (B, 4, rows, Q * width): a block a slot.
+    """(B, Q, OfSlot) -> (B, 4, rows, Q * width): a block a slot.
 
     Channel 0 is the job, rows of time times GPUs; 1 to 3 are its wait, worth and speed on the
     closest GPUs, all over the block.
     """
     batch, count, _ = slots.shape
-    down = _filled(slots[..., 1], rows)  # (B, rows, Q)
-    across = _across(slots[..., 2], width)  # (B, Q, width)
+    down = _filled(slots[..., OfSlot.LEFT], rows)  # (B, rows, Q)
+    across = _across(slots[..., OfSlot.WIDTH], width)  # (B, Q, width)
     job = down[..., None] * across[:, None]  # (B, rows, Q, width)
-    flat = slots[:, None, :, None, 3:6].expand(batch, rows, count, width, 3)
+    flat = slots[:, None, :, None, OfSlot.WAIT :].expand(batch, rows, count, width, 3)
     image = torch.cat([job[..., None], flat], dim=-1) * slots[:, None, :, None, :1]
     return image.permute(0, 4, 1, 2, 3).flatten(3)
 
 
 def topology_map(gpus: Tensor) -> Tensor:
-    """(B, R, S, K, 3) -> (B, 3, R * S, K): who is free, how soon, and what is there.
+    """(B, R, S, K, OfGpu) -> (B, 3, R * S, K): who is free, how soon, and what is there.
 
     A row a server, racks one below the other.
     """
-    there = gpus[..., 2]
-    idle = there * (gpus[..., 0] == 0)
-    image = torch.stack([idle, gpus[..., 0], there], dim=1)
+    present, left = gpus[..., OfGpu.THERE], gpus[..., OfGpu.LEFT]
+    image = torch.stack([present * (left == 0), left, present], dim=1)
     return image.flatten(2, 3)
 
 
@@ -126,7 +125,7 @@ class MultiBranch(nn.Module):
         return dueling(self.value(around), advantage, observation["action_mask"])
 
     def _cluster(self, gpus: Tensor) -> Tensor:
-        there = gpus.flatten(1, 3)[:, None, None, :, 2]
+        there = gpus.flatten(1, 3)[:, None, None, :, OfGpu.THERE]
         seen = torch.relu(self.canvas(canvas(gpus, self._rows))) * there
         mean = seen.sum(-1) / there.sum(-1).clamp(min=1.0)
         both = torch.cat([mean, seen.amax(-1)], dim=1)
@@ -141,7 +140,7 @@ class MultiBranch(nn.Module):
         batch, racks, servers = gpus.shape[:3]
         seen = torch.relu(self.map(topology_map(gpus)))[..., 0]  # (B, hidden, R * S)
         per_server = seen.reshape(batch, -1, racks, servers)
-        there = (gpus[..., 2].amax(-1) > 0).to(gpus.dtype)[:, None]  # (B, 1, R, S)
+        there = (gpus[..., OfGpu.THERE].amax(-1) > 0).to(gpus.dtype)[:, None]  # (B, 1, R, S)
         per_rack = (per_server * there).sum(-1) / there.sum(-1).clamp(min=1.0)
         both = torch.cat([per_rack.mean(-1), (per_server * there).amax((-1, -2))], dim=-1)
         return torch.relu(self.map_out(both))

@@ -8,8 +8,7 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from marl.env.plan_env import (
-    FEATURES,
-    VALID,
+    OfPlace,
     PlacementNetwork,
     PlanEnv,
     PlanPolicyError,
@@ -53,7 +52,7 @@ def test_an_episode_places_every_task_and_pays_for_the_makespan():
     seen, _ = env.reset(seed=3)
     paid, done, steps = 0.0, False, 0
     while not done:
-        assert seen.shape == (NEAREST, FEATURES) and seen[0, VALID] == 1
+        assert seen.shape == (NEAREST, len(OfPlace)) and seen[0, OfPlace.VALID] == 1
         seen, reward, done, _, info = env.step(np.int64(env.action_space.n - 1 if steps else 0))
         paid, steps = paid + reward, steps + 1
     assert steps == 20
@@ -81,8 +80,8 @@ def test_compiled_and_torch_choose_the_same():
 
 def test_the_order_of_the_shortlist_does_not_matter():
     model = network()
-    seen = torch.rand(2, NEAREST, FEATURES)
-    seen[:, -3:, VALID] = 0
+    seen = torch.rand(2, NEAREST, len(OfPlace))
+    seen[:, -3:, OfPlace.VALID] = 0
     turned = torch.flip(seen, dims=(1,))
     values = model(seen)
     assert torch.allclose(torch.flip(values, dims=(1,)), model(turned))
