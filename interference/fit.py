@@ -8,16 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from interference.data_sets import DataSet, data_sets
-from interference.evaluation.judge import (
-    Errors,
-    Judged,
-    errors_of,
-    fit_rows,
-    judge,
-    pair_folds,
-    splits,
-)
-from interference.evaluation.mixes import fit_measures
+from interference.evaluation.judge import Errors, Judged, errors_of, fit_rows, judge, pair_folds
 from interference.learned import SavedModel
 from interference.models.blend import BlendModel, BoostingModel, ExtraTreesModel
 from interference.models.deep_set import DeepSetModel
@@ -167,7 +158,6 @@ class FitReport:
     data_sets: dict[str, DataSet]
     judged: dict[str, Judged]  # data set -> split -> model -> held-out predictions
     errors: dict[str, Errors]  # data set, or "set/GPU type" -> split -> model -> measures
-    memory: dict[str, dict[str, dict[str, float]]]  # data set -> split -> `fit_measures`
     saved: SavedModel
 
 
@@ -200,24 +190,16 @@ def fit_and_report(
     fresh = partial(fresh_models, seed, models)
     judged: dict[str, Judged] = {}
     errors: dict[str, Errors] = {}
-    memory: dict[str, dict[str, dict[str, float]]] = {}
     for name, each in sets.items():
         rows = each.rows.take(fit_rows(each.rows))
         judged[name] = judge(
             rows, each.solos, fresh, folds=folds, seed=seed, done=_about(name, done)
         )
         errors |= errors_of(name, judged[name])
-        if not each.rows.feasible.all():
-            parts = splits(each.rows, each.solos, folds=folds, seed=seed)
-            memory[name] = {
-                split: fit_measures(each.rows, each.solos, parts[split], seed=seed)
-                for split in ("pair", "model")
-                if split in parts
-            }
     told = [name for name in SAVED if models is None or name in models or name == SAVED[0]]
     saved = saved_model(first, told, seed=seed, folds=folds, keep_observed=True)
     done("tables for the simulator")
-    return FitReport(sets, judged, errors, memory, saved)
+    return FitReport(sets, judged, errors, saved)
 
 
 def _about(name: str, done: Callable[[str], None]) -> Callable[[str], None]:

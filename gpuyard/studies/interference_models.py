@@ -16,13 +16,7 @@ from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from interference.data_sets import DataSet, data_sets
 from interference.evaluation.card import model_card
-from interference.evaluation.error_table import (
-    memory_lines,
-    nothing_scored,
-    plain_json,
-    rich_blocks,
-    worst_rows,
-)
+from interference.evaluation.error_table import nothing_scored, plain_json, rich_blocks, worst_rows
 from interference.evaluation.judge import HeldOut, fit_rows, measures, splits
 from interference.evaluation.mixes import (
     Law,
@@ -159,10 +153,6 @@ def _of_folds(sets: dict[str, DataSet], report: FitReport | None) -> Results:
 def _write_model(folds: Results, report: FitReport, folder: Path, choice: Choice) -> None:
     """What the simulator reads, and the page that goes with it."""
     save_model(report.saved, folder / "model.json")
-    memory = plain_json(report.memory)
-    write_atomically(folder / "memory_fit.json", memory.encode())
-    for line in memory_lines(report.memory):
-        print(line)
     card = model_card(folds, report.data_sets, report.saved, folds=choice.folds, seed=choice.seed)
     write_atomically(folder / "model_card.md", card.encode())
 

@@ -47,17 +47,6 @@ def blocks(results: Results) -> list[Block]:
     ]
 
 
-def memory_lines(memory: dict[str, dict[str, dict[str, float]]]) -> list[str]:
-    """A line for each data set and split: how well groups that do not fit are told from others."""
-    return [
-        f"{name}, {split}: groups that do not fit into memory are told from others with an area "
-        f"under the curve of {_number(told['auc'], 2)}; {_number(100 * told['missed'], 0)} % of "
-        f"them are missed, {_number(100 * told['refused'], 0)} % of the others refused."
-        for name, by_split in memory.items()
-        for split, told in by_split.items()
-    ]
-
-
 def nothing_scored(results: Results) -> list[str]:
     """A line for each split of files none of whose rows has a speed to compare with."""
     return [

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from interference.evaluation.judge import Fold, HeldOut, held_out, measures, pair_folds
+from interference.evaluation.judge import HeldOut, held_out, measures, pair_folds
 from interference.models.encoding import SpeedModel
-from interference.models.linear import MemoryFitModel, counts
+from interference.models.linear import counts
 from interference.readers.miso import DUMMY
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
@@ -202,32 +201,3 @@ def _ridge(design: FloatArray, target: FloatArray) -> tuple[float, FloatArray]:
 def _pushed(design: FloatArray, push: tuple[float, FloatArray]) -> FloatArray:
     mean, apart = push
     return np.asarray(mean * design.sum(axis=1) + design @ apart)
-
-
-FAIR = 0.5
-
-
-def fit_measures(
-    rows: CoRows, solos: SoloProfiles, folds: list[Fold], *, seed: int
-) -> dict[str, float]:
-    """Of held-out rows: area under the curve, balanced accuracy, both kinds of error.
-
-    `missed` is the share of groups that did not fit and were told to, `refused` the reverse. NaN
-    throughout where all rows fit, or none.
-    """
-    told, failed = [], []
-    for train, test in folds:
-        model = MemoryFitModel(seed=seed)
-        model.fit(rows.take(train), solos)
-        told.append(model.predict(rows.take(test), solos))
-        failed.append(~rows.feasible[test])
-    chance, truth = np.concatenate(told), np.concatenate(failed)
-    if truth.all() or not truth.any():
-        return dict.fromkeys(("auc", "balanced_accuracy", "missed", "refused"), float("nan"))
-    said = chance > FAIR
-    return {
-        "auc": float(roc_auc_score(truth, chance)),
-        "balanced_accuracy": float(balanced_accuracy_score(truth, said)),
-        "missed": float((~said)[truth].mean()),
-        "refused": float(said[~truth].mean()),
-    }

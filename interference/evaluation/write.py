@@ -275,15 +275,16 @@ def _levels(axes: Axes, by_model: Mapping[str, HeldOut], places: Mapping[str, in
 
 FILES = (
     "errors.json", "error_table.md", "error_table.csv", "worst.csv", "worst_by_model.csv",
-    "model_card.md", "model.json", "memory_fit.json",
+    "model_card.md", "model.json",
 )  # fmt: skip
+OF_BEFORE = ("memory_fit.json",)  # that earlier versions wrote
 FIGURES = ("heat_*.png", "reliability_*.png", "residuals_*.png")
 
 
 def remove_report(folder: Path) -> None:
     """Forget an earlier report in this folder."""
     drawn = [path.name for pattern in FIGURES for path in folder.glob(pattern)]
-    forget(folder, (*FILES, *drawn))
+    forget(folder, (*FILES, *OF_BEFORE, *drawn))
 
 
 def write_tables(results: Results, folder: Path) -> None:

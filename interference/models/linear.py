@@ -4,7 +4,7 @@ LIF-Linear regresses on what each job uses alone, as least-interference-first sc
 source has no utilisations (Gavel, DeepShare) the inputs are what it does have of a run alone.
 Chosen here: no names, no products, aggressors' inputs are added up, one plane a GPU type.
 
-Others take from here design matrices and the fit of memory; mixed effects are Henderson's (1975).
+Others take design matrices from here; mixed effects are Henderson's (1975).
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import Ridge
 
 from interference.models.encoding import UNKNOWN, Encoded, Prediction, RowEncoder, prediction
@@ -191,46 +190,6 @@ def tree_inputs(encoded: Encoded, types: int) -> FloatArray:
             counts(encoded.gpu_type, types),
         ]
     )
-
-
-class MemoryFitModel:
-    """Probability that a group does not fit; the same for every job of it.
-
-    Extremely randomised trees over the features of all jobs and over which profiles they are. The
-    memory that jobs hold is among the features where the source tells it; Gavel does not, so there
-    step time and batch stand in.
-    """
-
-    def __init__(self, *, seed: int) -> None:
-        """Set the seed of the trees."""
-        self._seed = seed
-
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
-        """Learn from tried groups, whether they fitted or not."""
-        self._encoder = RowEncoder(rows, solos)
-        self._never = not (~rows.feasible).any()
-        if not self._never:
-            self._trees = ExtraTreesClassifier(
-                n_estimators=200,
-                min_samples_leaf=2,
-                class_weight="balanced",
-                random_state=self._seed,
-            ).fit(self._inputs(rows, solos), ~rows.feasible)
-
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> FloatArray:
-        """(N,) probability; balanced, so 0.5 is the fair threshold for rare failures."""
-        if self._never:
-            return np.zeros(len(rows))
-        told = np.asarray(self._trees.predict_proba(self._inputs(rows, solos))[:, 1])
-        _, group = np.unique(rows.group, return_inverse=True)
-        return np.asarray((np.bincount(group, told) / np.bincount(group))[group])
-
-    def _inputs(self, rows: CoRows, solos: SoloProfiles) -> FloatArray:
-        encoded = self._encoder.encode(rows, solos)
-        profiles = len(self._encoder.profiles)
-        members = counts(encoded.victim_profile, profiles)
-        members = members + counts(encoded.aggressor_profile, profiles)
-        return np.hstack([tree_inputs(encoded, len(self._encoder.gpu_types)), members])
 
 
 NAMES_PENALTY = 5.0  # about the ratio of noise to the spread of terms on Gavel's rows

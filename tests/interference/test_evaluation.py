@@ -1,7 +1,5 @@
 """Splits that must not leak, measures by hand, tables that hold nothing that was seen."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -20,7 +18,6 @@ from interference.evaluation.judge import (
     pair_folds,
     splits,
 )
-from interference.evaluation.mixes import fit_measures
 from interference.fit import cross_fitted, every_cell, fresh_models, predicted_infeasible
 from interference.models.encoding import Prediction
 from interference.rows import mix_numbers
@@ -171,19 +168,6 @@ def test_memory_rule_and_observed_pairs():
     ):
         assert seen[kinds[kind], at[victim], at[other]] != fits
     np.testing.assert_array_equal(seen, seen.transpose(0, 2, 1))
-
-
-def test_memory_fit_finds_the_jobs_that_are_too_large():
-    """Law: the two largest of nine never fit together with another large one."""
-    large = np.isin(np.arange(PROFILES), [6, 7, 8])
-    norm = np.where(large[:, None] & large[None, :], np.nan, smooth_norm())
-    rows, solos = rows_of_world(np.nan_to_num(norm, nan=0.5)), solos_of_world()
-    rows = replace(rows, norm_speed=norm.ravel(), feasible=~np.isnan(norm).ravel())
-    told = fit_measures(rows, solos, list(pair_folds(rows, 5, np.random.default_rng(0))), seed=0)
-    assert told["auc"] > 0.9
-    all_fit = rows.take(rows.feasible)
-    folds = list(pair_folds(all_fit, 3, np.random.default_rng(0)))
-    assert np.isnan(fit_measures(all_fit, solos, folds, seed=0)["auc"])
 
 
 def test_data_sets_are_generated_where_there_are_none(tmp_path):
