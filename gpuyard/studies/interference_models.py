@@ -1,6 +1,5 @@
 """Co-location models: `scripts/fit_interference.py` fits them, `judge_mixes.py` tries mixes."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,18 +17,7 @@ from interference.data_sets import DataSet, data_sets
 from interference.evaluation.card import model_card
 from interference.evaluation.error_table import nothing_scored, plain_json, rich_blocks, worst_rows
 from interference.evaluation.judge import HeldOut, fit_rows, measures, splits
-from interference.evaluation.mixes import (
-    Law,
-    ProductLaw,
-    SumLaw,
-    by_tenants,
-    drawn_mixes,
-    errors_by_tenants,
-    judged_mixes,
-    mig_rows,
-    mps_rows,
-    ratios,
-)
+from interference.evaluation.mixes import by_tenants, drawn_mixes, judged_mixes, mig_rows, mps_rows
 from interference.evaluation.score_file import Asked, Results, joined, read_files, score
 from interference.evaluation.write import remove_report, write_figures, write_tables
 from interference.fit import FitReport, fit_and_report, fresh_models
@@ -177,15 +165,12 @@ def _worst(results: Results) -> Table:
     return table
 
 
-FEW = 2  # tenants, from which the laws tell more
-WHOLE = 1.0  # thread limit whose times the laws are about
-
-Told = dict[str, dict[str, dict[str, float]]]  # model or law -> "all" or tenants -> measures
+Told = dict[str, dict[str, dict[str, float]]]  # model -> "all" or tenants -> measures
 
 
 @program("judge_mixes")
 def judge_mixes(cfg: DictConfig) -> None:
-    """Judge on both sets, compare the laws, write, print."""
+    """Judge on both sets, write, print."""
     launch = start(cfg)
     config = launch.config
     check_plain(config, RULES)
@@ -194,10 +179,7 @@ def judge_mixes(cfg: DictConfig) -> None:
     rows, solos = rows_of_miso(Path(config["data_dir"]))
     mixes = mps_rows(rows)
     launch.begin()
-    found: dict[str, Told] = {"laws": _laws(mixes, solos)}  # of all rows: a draw is too few
-    _print_mixes(
-        "laws fitted on at most two tenants: time at 100 % over that at 14 %", found["laws"]
-    )
+    found: dict[str, Told] = {}
     if config["most_rows"] is not None:
         rng = np.random.default_rng(config["seed"])
         mixes = mixes.take(drawn_mixes(mixes, config["most_rows"], rng))
@@ -219,22 +201,10 @@ def _measured(held: HeldOut) -> dict[str, dict[str, float]]:
     return {"all": measures(held)} | parts
 
 
-def _laws(rows: CoRows, solos: SoloProfiles) -> Told:
-    of = ratios(rows, solos, limit=WHOLE)
-    laws: Iterable[Law] = (SumLaw(), ProductLaw())
-    return {
-        law.name: {
-            str(tenants): told for tenants, told in errors_by_tenants(law, of, most=FEW).items()
-        }
-        for law in laws
-    }
-
-
 def _print_mixes(title: str, told: Told) -> None:
-    shown = ("mae", "r2", "covered", "mean", "bias")
+    shown = ("mae", "r2", "covered")
     table = Table("of", "tenants", *shown, title=title, title_justify="left")
     for name, by_part in told.items():
         for part, found in by_part.items():
-            cells = (f"{found[key]:.3f}" if key in found else "" for key in shown)
-            table.add_row(name, part, *cells)
+            table.add_row(name, part, *(f"{found[key]:.3f}" for key in shown))
     table_console().print(table)

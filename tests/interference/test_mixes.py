@@ -1,29 +1,23 @@
-"""Mixes without their dummies, held out whole; laws of how slow-downs come together."""
+"""Mixes without their dummies, held out whole."""
 
 import numpy as np
 import pytest
 
 from interference.evaluation.mixes import (
-    PROTECTED,
-    Law,
-    ProductLaw,
-    SumLaw,
     by_tenants,
     drawn_mixes,
-    errors_by_tenants,
     judged_mixes,
     mig_rows,
     mps_rows,
-    ratios,
     tenants,
 )
 from interference.models.linear import CrowdModel
 from interference.readers.miso import DUMMY, rows_of_miso
 from interference.rows import CoRows, mix_numbers, stacked_rows
 from sim.errors import PhysicsError
-from tests.interference.mix_worlds import NAMES, UTIL, crowded, drawn, rows_of_mixes, solos_of_mixes
+from tests.interference.mix_worlds import NAMES, crowded, drawn, rows_of_mixes, solos_of_mixes
 
-LEVELS = (1.0, 0.5, PROTECTED)
+LEVELS = (1.0, 0.5, 0.14)
 SOLOS = solos_of_mixes()
 A, B, C = NAMES[:3]
 
@@ -92,52 +86,8 @@ def test_the_crowd_has_a_mean_by_tenants_and_share():
     np.testing.assert_allclose(new.norm_speed, rows.norm_speed.mean())
 
 
-def excess(victim: str, other: str) -> float:
-    """Of the victim's model beside a profile."""
-    return (0.2 + 0.1 * "abcd".index(victim[0])) * (0.5 + UTIL[other])
-
-
-def level_rows(law: str) -> CoRows:
-    """Mixes in which 14 % protects, and in which wide limits slow by the sum or the product."""
-
-    def speed(victim: str, others: tuple[str, ...], share: float) -> float:
-        if share == PROTECTED:
-            return 0.2
-        pushes = [1.0 + excess(victim, other) for other in others]
-        slowed = np.prod(pushes) if law == "product" else 1.0 + sum(pushes) - len(pushes)
-        return float((0.3 + UTIL[victim]) / slowed)
-
-    mixes = drawn(np.random.default_rng(0), 700, most=5)
-    return rows_of_mixes(mixes, speed, shares=LEVELS, relative_to="best")
-
-
-@pytest.mark.parametrize(("law", "other"), [(SumLaw(), ProductLaw()), (ProductLaw(), SumLaw())])
-def test_a_law_fitted_on_small_mixes_tells_large_ones_where_it_holds(law: Law, other: Law):
-    of = ratios(level_rows(law.name), SOLOS, limit=1.0)
-    right, wrong = (errors_by_tenants(each, of, most=2)[5] for each in (law, other))
-    assert right["mae"] < 0.06 * right["mean"]
-    assert wrong["mae"] > 2.0 * right["mae"]
-    assert (wrong["bias"] > 0) == (law.name == "sum")  # products grow faster than sums
-
-
-def test_ratios_are_of_times_at_two_limits():
-    rows = rows_of_mixes(
-        [(A, B)], lambda victim, _, share: share if victim == A else 0.5, shares=LEVELS
-    )
-    of = ratios(rows, SOLOS, limit=0.5)
-    np.testing.assert_allclose(of.ratio, [PROTECTED / 0.5, 1.0])  # time is 1 over speed
-    assert of.tenants.tolist() == [2, 2]
-    assert of.beside.sum(axis=1).tolist() == [1.0, 1.0]
-    with pytest.raises(PhysicsError, match=r"limit is 0\.3"):
-        ratios(rows, SOLOS, limit=0.3)
-
-
 def test_real_mixes(real_data):
-    rows, solos = rows_of_miso(real_data)
+    rows, _ = rows_of_miso(real_data)
     mixes, slices = mps_rows(rows), mig_rows(rows)
     assert (len(mixes), len(slices)) == (25023, 113)
     assert sorted(set(tenants(mixes))) == [1, 2, 3, 4, 5, 6, 7]
-    # Unlimited threads cost nearly the same for each further tenant, against 14 % a tenant.
-    of = ratios(mixes, solos, limit=1.0)
-    means = [of.ratio[of.tenants == number].mean().round(2) for number in range(1, 8)]
-    assert means == [0.41, 0.56, 0.72, 0.92, 1.07, 1.26, 1.41]
