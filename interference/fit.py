@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from interference.data_sets import DataSet, data_sets
-from interference.evaluation.judge import Errors, Judged, errors_of, fit_rows, judge, pair_folds
+from interference.evaluation.judge import below_each_other, fit_rows, judge, pair_folds
 from interference.learned import SavedModel
 from interference.models.blend import BlendModel, BoostingModel, ExtraTreesModel
 from interference.models.deep_set import DeepSetModel
@@ -156,8 +157,7 @@ class FitReport:
     """What a fit found."""
 
     data_sets: dict[str, DataSet]
-    judged: dict[str, Judged]  # data set -> split -> model -> held-out predictions
-    errors: dict[str, Errors]  # data set, or "set/GPU type" -> split -> model -> measures
+    told: pd.DataFrame  # lines of `judge.as_told` with data_set, split and model
     saved: SavedModel
 
 
@@ -188,18 +188,14 @@ def fit_and_report(
     # Refuses too few of them before minutes of work.
     list(pair_folds(pairs.take(fit_rows(pairs)), folds, np.random.default_rng(seed)))
     fresh = partial(fresh_models, seed, models)
-    judged: dict[str, Judged] = {}
-    errors: dict[str, Errors] = {}
+    told = {}
     for name, each in sets.items():
         rows = each.rows.take(fit_rows(each.rows))
-        judged[name] = judge(
-            rows, each.solos, fresh, folds=folds, seed=seed, done=_about(name, done)
-        )
-        errors |= errors_of(name, judged[name])
-    told = [name for name in SAVED if models is None or name in models or name == SAVED[0]]
-    saved = saved_model(first, told, seed=seed, folds=folds, keep_observed=True)
+        told[name] = judge(rows, each.solos, fresh, folds=folds, seed=seed, done=_about(name, done))
+    kept = [name for name in SAVED if models is None or name in models or name == SAVED[0]]
+    saved = saved_model(first, kept, seed=seed, folds=folds, keep_observed=True)
     done("tables for the simulator")
-    return FitReport(sets, judged, errors, saved)
+    return FitReport(sets, below_each_other(told, "data_set"), saved)
 
 
 def _about(name: str, done: Callable[[str], None]) -> Callable[[str], None]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from omegaconf import DictConfig
-from rich.table import Table
 
 from gpuyard.launch.build import SEED, Rules, check_count, check_flags, check_plain, check_texts
 from gpuyard.launch.errors import ConfigError
@@ -15,10 +15,17 @@ from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from interference.data_sets import DataSet, data_sets
 from interference.evaluation.card import model_card
-from interference.evaluation.error_table import nothing_scored, plain_json, rich_blocks, worst_rows
-from interference.evaluation.judge import HeldOut, fit_rows, measures, splits
-from interference.evaluation.mixes import by_tenants, drawn_mixes, judged_mixes, mig_rows, mps_rows
-from interference.evaluation.score_file import Asked, Results, joined, read_files, score
+from interference.evaluation.error_table import error_text, number, worst_text
+from interference.evaluation.judge import (
+    below_each_other,
+    fit_rows,
+    held_out,
+    measures,
+    pair_folds,
+    splits,
+)
+from interference.evaluation.mixes import drawn_mixes, mig_rows, mps_rows
+from interference.evaluation.score_file import Asked, Results, read_files, results_of, score
 from interference.evaluation.write import remove_report, write_figures, write_tables
 from interference.fit import FitReport, fit_and_report, fresh_models
 from interference.learned import save_model
@@ -26,6 +33,7 @@ from interference.models.linear import CrowdModel
 from interference.readers.miso import rows_of_miso
 from interference.rows import CoRows, SoloProfiles
 from sim.files import write_atomically
+from sim.report.table_text import TableText, rich_tables
 
 RULES: Rules = SEED | {"folds": (True, 2)}  # one fold holds nothing out
 
@@ -65,14 +73,13 @@ def fit_interference(cfg: DictConfig) -> None:
                 names=choice.data_sets, models=choice.models, done=count.tell,
             )  # fmt: skip
         models = partial(fresh_models, choice.seed, choice.models)
-        scores = score(asked, sets, models, done=count.tell)
-    folds = _of_folds(sets, report)
-    results = joined(folds, scores, {name: each.solos for name, each in asked.items()})
+        scores = score(asked, sets, models, done=count.tell) if asked else None
+    results = results_of(None if report is None else report.told, scores)
     write_tables(results, launch.folder)
     if config["figures"]:
         write_figures(results, launch.folder)
     if report is not None:
-        _write_model(folds, report, launch.folder, choice)
+        _write_model(results, report, launch.folder, choice)
     _print_fit(results, launch.folder)
 
 
@@ -130,42 +137,18 @@ def _steps(sets: dict[str, DataSet], asked: dict[str, Asked], choice: Choice) ->
     return steps
 
 
-def _of_folds(sets: dict[str, DataSet], report: FitReport | None) -> Results:
-    """Of the held-out folds; nothing where only files are scored."""
-    solos = {name: data.solos for name, data in sets.items()}
-    if report is None:
-        return Results({}, {}, {}, solos)
-    return Results(report.judged, report.errors, {}, solos)
-
-
-def _write_model(folds: Results, report: FitReport, folder: Path, choice: Choice) -> None:
+def _write_model(results: Results, report: FitReport, folder: Path, choice: Choice) -> None:
     """What the simulator reads, and the page that goes with it."""
     save_model(report.saved, folder / "model.json")
-    card = model_card(folds, report.data_sets, report.saved, folds=choice.folds, seed=choice.seed)
+    card = model_card(results, report.data_sets, report.saved, folds=choice.folds, seed=choice.seed)
     write_atomically(folder / "model_card.md", card.encode())
 
 
 def _print_fit(results: Results, folder: Path) -> None:
     console = table_console()
-    console.print(rich_blocks(results))
-    for line in nothing_scored(results):
-        print(line)
-    console.print(_worst(results))
+    console.print(rich_tables(error_text(results), texts=1))
+    console.print(rich_tables(worst_text(results), texts=5))
     print(f"results in {folder}")
-
-
-def _worst(results: Results) -> Table:
-    drawn = ", ".join(dict.fromkeys(results.drawn(name) for name in results.judged))
-    title = f"largest errors of {drawn} on pairs and rows of files"
-    headers = "data set", "split", "GPU type", "victim", "beside", "measured", "predicted", "sd"
-    table = Table(*headers, title=title, title_justify="left")
-    for row in worst_rows(results):
-        numbers = (f"{value:.3f}" for value in (row.measured, row.predicted, row.sd))
-        table.add_row(row.data_set, row.split, row.gpu_type, row.victim, row.aggressors, *numbers)
-    return table
-
-
-Told = dict[str, dict[str, dict[str, float]]]  # model -> "all" or tenants -> measures
 
 
 @program("judge_mixes")
@@ -179,32 +162,41 @@ def judge_mixes(cfg: DictConfig) -> None:
     rows, solos = rows_of_miso(Path(config["data_dir"]))
     mixes = mps_rows(rows)
     launch.begin()
-    found: dict[str, Told] = {}
     if config["most_rows"] is not None:
         rng = np.random.default_rng(config["seed"])
         mixes = mixes.take(drawn_mixes(mixes, config["most_rows"], rng))
-    for name, part in (("miso_mig", mig_rows(rows)), ("miso_mps", mixes)):
-        found[name] = _models(part, solos, config)
-        _print_mixes(f"{name}, {len(part)} rows, held-out mixes", found[name])
-    write_atomically(launch.folder / "mixes.json", plain_json(found).encode())
+    found = {
+        name: _judged(part, solos, config)
+        for name, part in (("miso_mig", mig_rows(rows)), ("miso_mps", mixes))
+    }
+    lines = below_each_other(found, "data_set")
+    table_console().print(rich_tables(_text(lines), texts=2))
+    write_atomically(launch.folder / "mixes.csv", lines.to_csv(index=False).encode())
     print(f"results in {launch.folder}")
 
 
-def _models(rows: CoRows, solos: SoloProfiles, config: dict[str, Any]) -> Told:
-    models = [CrowdModel(), *fresh_models(config["seed"], config["models"])]
-    held = judged_mixes(rows, solos, models, folds=config["folds"], seed=config["seed"])
-    return {name: _measured(each) for name, each in held.items()}
+def _judged(rows: CoRows, solos: SoloProfiles, config: dict[str, Any]) -> pd.DataFrame:
+    """Measures of held-out mixes by model and number of tenants, "all" of them first.
+
+    Whole mixes are held out, also where they were run twice.
+    """
+    folds = list(pair_folds(rows, config["folds"], np.random.default_rng(config["seed"])))
+    lines = []
+    for model in (CrowdModel(), *fresh_models(config["seed"], config["models"])):
+        held = held_out(model, rows, solos, folds)
+        parts = (("all", held), *held.groupby(held.models.str.len()))
+        lines += [{"model": model.name, "tenants": name, **measures(part)} for name, part in parts]
+    return pd.DataFrame(lines)
 
 
-def _measured(held: HeldOut) -> dict[str, dict[str, float]]:
-    parts = {str(tenants): told for tenants, told in by_tenants(held).items()}
-    return {"all": measures(held)} | parts
-
-
-def _print_mixes(title: str, told: Told) -> None:
+def _text(lines: pd.DataFrame) -> TableText:
     shown = ("mae", "r2", "covered")
-    table = Table("of", "tenants", *shown, title=title, title_justify="left")
-    for name, by_part in told.items():
-        for part, found in by_part.items():
-            table.add_row(name, part, *(f"{found[key]:.3f}" for key in shown))
-    table_console().print(table)
+    blocks = []
+    for name, block in lines.groupby("data_set", sort=False):
+        rows = tuple(
+            (of["model"], str(of["tenants"]), f"{of['rows']:.0f}",
+             *(number(of[key], 3) for key in shown))
+            for of in block.to_dict("records")
+        )  # fmt: skip
+        blocks.append((f"{name!s}, held-out mixes", rows))
+    return TableText(("model", "tenants", "rows", *shown), tuple(blocks), "")

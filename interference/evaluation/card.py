@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from interference.data_sets import DataSet
-from interference.evaluation.error_table import by_victim_model, worst_rows
+from interference.evaluation.error_table import by_victim_model, number, worst_text
 from interference.evaluation.judge import fit_rows
 from interference.evaluation.score_file import Results
 from interference.learned import SavedModel
@@ -151,59 +152,52 @@ def _data(sets: Mapping[str, DataSet]) -> Iterator[str]:
 
 def _errors(results: Results) -> str:
     rows = []
-    for part, split, by_model, drawn in _every(results):
-        best = min(by_model, key=lambda name: by_model[name]["mae"])
-        shown = [name for name in (*BASELINES, drawn) if name in by_model]
-        cells = {name: f"{by_model[name]['mae']:.3f}" for name in shown}
-        rows.append(
-            (part, split, f"{by_model[drawn]['rows']:.0f}",
-             *(cells.get(name, "-") for name in BASELINES), cells[drawn],
-             f"{best} {by_model[best]['mae']:.3f}")
-        )  # fmt: skip
-    headers = "data set", "split", "rows", *BASELINES, _name(results), "best of all"
+    for place, block in _blocks(results):
+        told = (number(block.mae.get(name, np.nan), 3) for name in (*BASELINES, results.drawn))
+        of_all = f"{block.mae.idxmin()} {block.mae.min():.3f}"
+        rows.append((*place, f"{block.rows.iloc[0]:.0f}", *told, of_all))
+    headers = "data set", "split", "rows", *BASELINES, results.drawn, "best of all"
     return _table(headers, rows, texts=2)
 
 
 def _intervals(results: Results) -> str:
     rows = [
-        (part, split, f"{by_model[drawn]['covered']:.1%}", f"{by_model[drawn]['width']:.3f}")
-        for part, split, by_model, drawn in _every(results)
+        (*place, f"{block.covered[results.drawn]:.1%}", f"{block.width[results.drawn]:.3f}")
+        for place, block in _blocks(results)
     ]
     return _table(("data set", "split", "inside 90 %", "mean width"), rows, texts=2)
 
 
 def _choices(results: Results) -> str:
     rows = []
-    for part, split, by_model, drawn in _every(results):
-        found = [by_model[name]["choice"] for name in (drawn, "linear") if name in by_model]
-        told = [f"{value:.1%}" for value in found] + ["-"] * (2 - len(found))
+    for place, block in _blocks(results):
+        found = [block.choice.get(name, np.nan) for name in (results.drawn, "linear")]
+        found.append(block.choice_blind[results.drawn])
         if not np.isnan(found[0]):
-            rows.append((part, split, *told, f"{by_model[drawn]['choice_blind']:.1%}"))
-    return _table(("data set", "split", _name(results), "linear", "blind"), rows, texts=2)
+            rows.append((*place, *("-" if np.isnan(each) else f"{each:.1%}" for each in found)))
+    return _table(("data set", "split", results.drawn, "linear", "blind"), rows, texts=2)
+
+
+def _blocks(results: Results) -> Iterator[tuple[Cells, pd.DataFrame]]:
+    """Data set or part of it and split; measures by model."""
+    for (part, split), block in results.errors.groupby(["data_set", "split"], sort=False):
+        yield (str(part), str(split)), block.set_index("model")
 
 
 def _worst(results: Results) -> str:
-    single = [
-        (row.data_set, row.split, row.gpu_type, row.victim, row.aggressors,
-         f"{row.measured:.2f}", f"{row.predicted:.2f}", f"{row.sd:.2f}")
-        for row in worst_rows(results)
+    single = worst_text(results)
+    by_model = by_victim_model(results).groupby(["data_set", "split"], sort=False)
+    models = [
+        (of["data_set"], of["split"], of["victim_model"], str(of["rows"]), f"{of['mae']:.3f}",
+         f"{of['bias']:+.3f}")
+        for of in by_model.head(WORST_MODELS).to_dict("records")
     ]  # fmt: skip
-    headers = "data set", "split", "GPU type", "victim", "beside", "measured", "predicted", "sd"
-    seen: dict[tuple[str, str], int] = {}
-    models = []
-    for each in by_victim_model(results):
-        key = each.data_set, each.split
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] <= WORST_MODELS:
-            models.append(
-                (*key, each.victim_model, str(each.rows), f"{each.mae:.3f}", f"{each.bias:+.3f}")
-            )
-    about = f"Of `{_name(results)}`: the largest errors on held-out pairs, and the "
+    about = f"Of `{results.drawn}`: the largest errors on held-out pairs, and the "
     return "\n\n".join(
         [
             f"{about}{WORST_MODELS} worst models of victims of every split (bias: predicted - "
             "measured). All models: `worst_by_model.csv`.",
-            _table(headers, single, texts=5),
+            _table(single.headers, single.settings[0][1], texts=5),
             _table(("data set", "split", "victim's model", "rows", "MAE", "bias"), models, texts=3),
         ]
     )
@@ -218,18 +212,6 @@ def _held(saved: SavedModel, first: str) -> str:
         f"{int(saved.infeasible.sum())} of {cells} ordered (type, pair) cells are marked as not "
         "fitting together."
     )
-
-
-def _every(results: Results) -> Iterator[tuple[str, str, dict[str, dict[str, float]], str]]:
-    """Data set or part of it, split, measures by model, and the model that is told most of."""
-    for part, by_split in results.errors.items():
-        drawn = results.drawn(results.set_of(part))
-        for split, by_model in by_split.items():
-            yield part, split, by_model, drawn
-
-
-def _name(results: Results) -> str:
-    return results.drawn(next(iter(results.judged)))
 
 
 def _table(headers: Cells, rows: Sequence[Cells], *, texts: int = 1) -> str:

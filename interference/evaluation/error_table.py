@@ -1,272 +1,129 @@
-"""Errors as blocks of a table, one a data set and split; and where models are worst."""
+"""Errors as tables, one a data set and split; and where models are worst."""
 
-from __future__ import annotations
-
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from interference.evaluation.judge import MEASURES, HeldOut, models_of
-from interference.evaluation.score_file import HELD_OUT_PAIRS, Counts, Results
-from sim.arrays import objects
-from sim.files import csv_text
-from sim.report.table_text import markdown_table
+from interference.evaluation.score_file import COUNTS, Results
+from sim.report.table_text import TableText
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
-HEADERS = ("model", "MAE", "MAPE [%]", "R2", "rank corr.", "in 90 % [%]", "width", "choice [%]")
+# Header -> measure, factor and decimals.
+COLUMNS = {
+    "MAPE [%]": ("mape", 100.0, 1),
+    "R2": ("r2", 1.0, 3),
+    "rank corr.": ("rank", 1.0, 3),
+    "in 90 % [%]": ("covered", 100.0, 1),
+    "width": ("width", 1.0, 3),
+    "choice [%]": ("choice", 100.0, 1),
+}
 READING = (
     "MAE, MAPE: mean error of normalised speed, absolute and over the truth. rank corr.: "
     "Spearman's. in 90 %: share of truths in the 90 % interval; width: its mean width. choice: "
     "worth of the partners the model picks over that of the best. * smallest MAE of a block."
 )
-COUNTS = ("infeasible_rows", "unmeasured_rows", "fitted_rows", "met_rows")
 
 
-@dataclass(frozen=True)
-class Block:
-    """One data set (or GPU type of it) under one split."""
-
-    title: str
-    rows: tuple[tuple[str, ...], ...]  # cells under HEADERS
-    best: int  # row with the smallest MAE
-    note: str  # what is to be known of rows of a file; else empty
-
-
-def blocks(results: Results) -> list[Block]:
-    """In the order of the errors; a split whose rows were all left out is not there."""
-    return [
-        _block(f"{name}, {split}", by_model, results.counts.get(name, {}).get(split))
-        for name, by_split in results.errors.items()
-        for split, by_model in by_split.items()
-    ]
-
-
-def nothing_scored(results: Results) -> list[str]:
-    """A line for each split of files none of whose rows has a speed to compare with."""
-    return [
-        f"{name}, {split}: {_note(counts)} Nothing is left to score."
-        for name, by_split in results.counts.items()
-        for split, counts in by_split.items()
-        if not counts.scored
-    ]
+def error_text(results: Results) -> TableText:
+    """A block a (data set, split), models as they were judged; notes of files stand at the end."""
+    settings = []
+    for (name, split), block in results.errors.groupby(["data_set", "split"], sort=False):
+        any_model = block.iloc[0]
+        title = f"{name}, {split} ({any_model.rows:.0f} rows)"
+        if not np.isnan(any_model.choice_blind):
+            title += f"; a blind choice is worth {any_model.choice_blind:.1%}"
+        rows = [
+            (of["model"], f"{of['mae']:.4f}",
+             *(number(factor * of[key], places) for key, factor, places in COLUMNS.values()))
+            for of in block.to_dict("records")
+        ]  # fmt: skip
+        best = int(block.mae.argmin())
+        rows[best] = (rows[best][0], f"{rows[best][1]} *", *rows[best][2:])
+        settings.append((title, tuple(rows)))
+    headers = ("model", "MAE", *COLUMNS)
+    return TableText(headers, tuple(settings), "\n".join([READING, *_notes(results)]))
 
 
-def rich_blocks(results: Results) -> Group:
-    """What a terminal prints."""
-    from rich import box
-    from rich.console import Group
-    from rich.markup import escape
-    from rich.table import Table
-    from rich.text import Text
-
-    shown: list[Table | Text] = []
-    for block in blocks(results):
-        table = Table(
-            title=escape(block.title), title_justify="left", title_style="bold",
-            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
-        )  # fmt: skip
-        for place, header in enumerate(HEADERS):
-            table.add_column(escape(header), justify="right" if place else "left", no_wrap=True)
-        for place, cells in enumerate(block.rows):
-            table.add_row(*map(escape, cells), style="bold" if place == block.best else "")
-        shown.append(table)
-        if block.note:
-            shown.append(Text(block.note, style="yellow" if "IN-SAMPLE" in block.note else ""))
-    return Group(*shown, Text(READING, style="dim"))
-
-
-def markdown_blocks(results: Results) -> str:
-    """The same as a page."""
-    parts = []
-    for block in blocks(results):
-        lines = [f"## {block.title}", ""]
-        lines += [block.note, ""] if block.note else []
-        lines += markdown_table(HEADERS, block.rows)
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join([*parts, READING]) + "\n"
-
-
-def csv_blocks(results: Results) -> str:
-    """One line a (data set, split, model), numbers in full; the counts are of files only."""
-    keys = (*MEASURES, *COUNTS)
-    rows = (
-        (name, split, model, *(_full(found.get(key)) for key in keys))
-        for name, by_split in with_counts(results).items()
-        for split, by_model in by_split.items()
-        for model, found in by_model.items()
-    )
-    return csv_text(("data_set", "split", "model", *keys), rows)
-
-
-def json_blocks(results: Results) -> str:
-    """Data set -> split -> model -> measures; null where a measure says nothing."""
-    return plain_json(with_counts(results))
-
-
-def plain_json(numbers: Mapping[str, Any]) -> str:
-    """Nested numbers; null for NaN."""
-    return json.dumps(_without_nan(numbers), indent=1) + "\n"
-
-
-def _without_nan(told: Any) -> Any:
-    if isinstance(told, Mapping):
-        return {key: _without_nan(value) for key, value in told.items()}
-    return None if np.isnan(told) else told
-
-
-def with_counts(results: Results) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    """The errors, those of files with the counts of their rows beside the measures."""
-    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
-    for name, by_split in results.errors.items():
-        found[name] = {}
-        for split, by_model in by_split.items():
-            counts = results.counts.get(name, {}).get(split)
-            told = {
-                key: float(getattr(counts, key.removesuffix("_rows"))) for key in COUNTS if counts
-            }
-            found[name][split] = {model: each | told for model, each in by_model.items()}
-    return found
-
-
-def _block(title: str, by_model: dict[str, dict[str, float]], counts: Counts | None) -> Block:
-    mae = [measured["mae"] for measured in by_model.values()]
-    best = int(np.argmin(mae))
-    any_model = next(iter(by_model.values()))
-    title = f"{title} ({any_model['rows']:.0f} rows)"
-    if not np.isnan(any_model["choice_blind"]):
-        title += f"; a blind choice is worth {any_model['choice_blind']:.1%}"
-    cells = [
-        _cells(model, measured, mark=" *" if place == best else "")
-        for place, (model, measured) in enumerate(by_model.items())
-    ]
-    return Block(title, tuple(cells), best, "" if counts is None else _note(counts))
-
-
-def _cells(model: str, measured: dict[str, float], *, mark: str) -> tuple[str, ...]:
-    return (
-        model,
-        f"{measured['mae']:.4f}{mark}",
-        _number(100.0 * measured["mape"], 1),
-        _number(measured["r2"], 3),
-        _number(measured["rank"], 3),
-        _number(100.0 * measured["covered"], 1),
-        _number(measured["width"], 3),
-        _number(100.0 * measured["choice"], 1),
-    )
-
-
-def _number(value: float, decimals: int) -> str:
+def number(value: float, decimals: int) -> str:
+    """`-` where it says nothing."""
     return "-" if np.isnan(value) else f"{value:.{decimals}f}"
 
 
-def _full(value: float | None) -> str:
-    return "" if value is None or np.isnan(value) else repr(float(value))
+def _notes(results: Results) -> list[str]:
+    """What is to be known of rows of files, by data set and split."""
+    if results.counts is None:
+        return []
+    return [
+        f"{of['data_set']}, {of['split']}: {_note(of)}" for of in results.counts.to_dict("records")
+    ]
 
 
-def _note(counts: Counts) -> str:
-    told = []
-    if counts.fitted:
+def _note(of: dict[Hashable, Any]) -> str:
+    told = ["None of the rows was fitted."]
+    if of["fitted_rows"]:
+        told = [
+            f"IN-SAMPLE: {of['fitted_rows']} of {of['scored_rows']} rows were fitted too, so these "
+            "errors are too small."
+        ]
+    if of["met_rows"]:
         told.append(
-            f"IN-SAMPLE: {counts.fitted} of {counts.scored} rows were fitted too, so these errors "
-            "are too small."
+            f"Of {of['met_rows']} rows the same jobs were fitted in other roles or on another GPU "
+            "type."
         )
-    else:
-        told.append("None of the rows was fitted.")
-    if counts.met:
+    if of["new_models"]:
+        told.append(f"Models that no fitted row has: {', '.join(of['new_models'])}.")
+    if of["infeasible_rows"] or of["unmeasured_rows"]:
         told.append(
-            f"Of {counts.met} rows the same jobs were fitted in other roles or on another GPU type."
-        )
-    if counts.new_models:
-        told.append(f"Models that no fitted row has: {', '.join(counts.new_models)}.")
-    if counts.infeasible or counts.unmeasured:
-        told.append(
-            f"Left out: {counts.infeasible} infeasible rows, {counts.unmeasured} without a "
+            f"Left out: {of['infeasible_rows']} infeasible rows, {of['unmeasured_rows']} without a "
             "measured speed relative to a run alone."
         )
-    return " ".join(told)
+    return " ".join([*told, *([] if of["scored_rows"] else ["Nothing is left to score."])])
+
+
+def error_lines(results: Results) -> pd.DataFrame:
+    """A line a (data set, split, model), numbers in full; the counts are of files only."""
+    keys = ["data_set", "split"]
+    if results.counts is None:
+        return results.errors.assign(**dict.fromkeys(COUNTS[1:]))
+    counts = results.counts[[*keys, *COUNTS[1:]]]
+    return results.errors.merge(counts, on=keys, how="left")
 
 
 MOST = 10
+WORST = ("data_set", "split", "gpu_type", "victim", "aggressors", "measured", "predicted", "sd")
 
 
-@dataclass(frozen=True)
-class WorstRow:
-    """One prediction; the names are columns of a file."""
-
-    data_set: str
-    split: str
-    gpu_type: str
-    victim: str
-    aggressors: str
-    measured: float
-    predicted: float
-    sd: float
-
-
-@dataclass(frozen=True)
-class VictimModel:
-    """Errors over all rows of one victim's model; the names are columns of a file."""
-
-    data_set: str
-    split: str
-    victim_model: str
-    rows: int
-    mae: float
-    bias: float  # mean of predicted - measured
-
-
-def worst_rows(results: Results) -> list[WorstRow]:
+def worst_rows(results: Results) -> pd.DataFrame:
     """The largest errors over all data sets, on held-out pairs and rows of files."""
-    found = [
-        row
-        for data_set in results.judged
-        for split, held in results.of_drawn(data_set)
-        if split == HELD_OUT_PAIRS or results.is_of_files(data_set, split)
-        for row in _worst(data_set, split, held)
-    ]
-    return sorted(found, key=lambda row: -abs(row.predicted - row.measured))[:MOST]
+    held = results.of_pairs()
+    error = (held.predicted - held.measured).abs()
+    worst = held.loc[error.nlargest(MOST).index, list(WORST)]
+    return worst.assign(aggressors=worst.aggressors.map(" + ".join))
 
 
-def by_victim_model(results: Results) -> list[VictimModel]:
-    """Every data set, split and model, worst of each split first."""
-    found = []
-    for data_set in results.judged:
-        for split, held in results.of_drawn(data_set):
-            victims = objects([row[0] for row in models_of(held.rows, results.solos[data_set])])
-            error = held.told.norm_speed - held.rows.norm_speed
-            told = []
-            for name in sorted(set(victims)):
-                own = error[victims == name]
-                told.append(VictimModel(data_set, split, name, len(own),
-                                        float(np.abs(own).mean()), float(own.mean())))  # fmt: skip
-            found += sorted(told, key=lambda each: -each.mae)
-    return found
+def by_victim_model(results: Results) -> pd.DataFrame:
+    """Errors by data_set, split and victim_model, worst of each split first.
+
+    `bias` is the mean of predicted - measured.
+    """
+    held = results.told[results.told.model == results.drawn]
+    held = held.assign(victim_model=held.models.str[0], bias=held.predicted - held.measured)
+    held["mae"] = held.bias.abs()
+    by_model = held.groupby(["data_set", "split", "victim_model"], sort=False, as_index=False)
+    found = by_model.agg(rows=("mae", "size"), mae=("mae", "mean"), bias=("bias", "mean"))
+    splits = found.groupby(["data_set", "split"], sort=False)
+    return pd.concat(
+        [part.sort_values("mae", ascending=False, kind="stable") for _, part in splits]
+    )
 
 
-def csv_of(rows: Sequence[WorstRow] | Sequence[VictimModel]) -> str:
-    """A header and a line a row, or nothing where there are none."""
-    return pd.DataFrame(rows).round(6).to_csv(index=False) if rows else ""
-
-
-def _worst(data_set: str, split: str, held: HeldOut) -> list[WorstRow]:
-    rows, told = held.rows, held.told
-    error = np.abs(told.norm_speed - rows.norm_speed)
-    return [
-        WorstRow(
-            data_set,
-            split,
-            rows.gpu_type[at],
-            rows.victim[at],
-            " + ".join(rows.aggressors[at]),
-            float(rows.norm_speed[at]),
-            float(told.norm_speed[at]),
-            float(told.sd[at]),
-        )
-        for at in np.argsort(-error, kind="stable")[:MOST].tolist()
-    ]
+def worst_text(results: Results) -> TableText:
+    """`worst_rows` for a terminal or a page."""
+    headers = "data set", "split", "GPU type", "victim", "beside", "measured", "predicted", "sd"
+    rows = tuple(
+        (*row[:5], *(f"{value:.3f}" for value in row[5:]))
+        for row in worst_rows(results).itertuples(index=False, name=None)
+    )
+    title = f"largest errors of {results.drawn} on pairs and rows of files"
+    return TableText(headers, ((title, rows),), "")

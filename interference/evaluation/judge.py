@@ -4,11 +4,11 @@ Both sides of a pair, and the same pair on every GPU type, are one mix (`mix_num
 always on one side of a division.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 
 from interference.models.encoding import Prediction, SpeedModel
@@ -76,22 +76,16 @@ def models_of(rows: CoRows, solos: SoloProfiles) -> TextArray:
     return told
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """N judged rows of all folds of one split, and one model's predictions."""
+def as_told(rows: CoRows, solos: SoloProfiles, told: Prediction) -> pd.DataFrame:
+    """A line a row: who it is of (`models` are the victim's, then the others'), and speeds.
 
-    rows: CoRows
-    told: Prediction  # (N,) each by the fold that held the row out
-
-    def take(self, index: BoolArray) -> "HeldOut":
-        """The rows of `index`."""
-        told = Prediction(self.told.norm_speed[index], self.told.sd[index])
-        return HeldOut(self.rows.take(np.flatnonzero(index)), told)
-
-    def by_type(self) -> dict[str, "HeldOut"]:
-        """Parts by GPU type."""
-        kinds = self.rows.gpu_type
-        return {kind: self.take(kinds == kind) for kind in sorted(set(kinds))}
+    `measured` and `predicted` are normalised speeds, `sd` is the spread that the model expects.
+    """
+    return pd.DataFrame({
+        "gpu_type": rows.gpu_type, "victim": rows.victim, "aggressors": rows.aggressors,
+        "models": models_of(rows, solos), "group": rows.group, "measured": rows.norm_speed,
+        "predicted": told.norm_speed, "sd": told.sd,
+    })  # fmt: skip
 
 
 LEVEL = 0.9  # of truths that lie inside
@@ -101,7 +95,7 @@ NORMAL = 1.645  # half its width in standard deviations, where errors are normal
 LEAST_CANDIDATES = 2
 
 
-def choice_score(held: HeldOut) -> tuple[float, float]:
+def choice_score(held: pd.DataFrame) -> tuple[float, float]:
     """Measured worth of the partners that the model picks, over that of the best; and of any.
 
     The worth of a measured group is the mean normalised speed of its judged rows. For every job
@@ -109,45 +103,31 @@ def choice_score(held: HeldOut) -> tuple[float, float]:
     of the largest predicted worth. The first number is the mean over jobs of picked / best worth (1
     is perfect), the second that of a blind pick: mean / best. NaN where no job has a choice.
     """
-    truth, told = _worth(held, held.rows.norm_speed), _worth(held, held.told.norm_speed)
+    worth = held.groupby("group")[["measured", "predicted"]].mean()
+    groups = held[["gpu_type", "victim", "group"]].drop_duplicates().sort_values("group")
     chosen, blind = [], []
-    for groups in _groups_by_job(held).values():
-        if len(groups) >= LEAST_CANDIDATES:
-            measured = np.array([truth[group] for group in groups])
-            predicted = [told[group] for group in groups]
-            chosen.append(measured[int(np.argmax(predicted))] / measured.max())
-            blind.append(measured.mean() / measured.max())
+    for _, of_job in groups.join(worth, on="group").groupby(["gpu_type", "victim"]):
+        if len(of_job) >= LEAST_CANDIDATES:
+            best = of_job.measured.max()
+            chosen.append(of_job.measured.iloc[int(of_job.predicted.argmax())] / best)
+            blind.append(of_job.measured.mean() / best)
     if not chosen:
         return float("nan"), float("nan")
     return float(np.mean(chosen)), float(np.mean(blind))
 
 
-def _worth(held: HeldOut, speed: np.ndarray) -> dict[int, float]:
-    groups, index = np.unique(held.rows.group, return_inverse=True)
-    mean = np.bincount(index, speed) / np.bincount(index)
-    return dict(zip(groups.tolist(), mean.tolist(), strict=True))
-
-
-def _groups_by_job(held: HeldOut) -> dict[tuple[str, str], list[int]]:
-    found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    rows = held.rows
-    for kind, victim, group in zip(rows.gpu_type, rows.victim, rows.group.tolist(), strict=True):
-        found[kind, victim].add(group)
-    return {job: sorted(groups) for job, groups in found.items()}
-
-
 MEASURES = ("mae", "mape", "r2", "rank", "covered", "width", "choice", "choice_blind", "rows")
 
 
-def measures(held: HeldOut) -> dict[str, float]:
+def measures(held: pd.DataFrame) -> dict[str, float]:
     """Of all rows together; NaN where a measure says nothing.
 
     `mae` and `mape` are means of absolute error and of it over the truth, `rank` is Spearman's
     correlation, `covered` the share of truths inside the 90 % interval and `width` its mean width,
     `choice` and `choice_blind` are explained at `choice_score`.
     """
-    truth, told = held.rows.norm_speed, held.told.norm_speed
-    error, half = np.abs(told - truth), NORMAL * held.told.sd
+    truth, told = held.measured.to_numpy(), held.predicted.to_numpy()
+    error, half = np.abs(told - truth), NORMAL * held.sd.to_numpy()
     spread = float(np.var(truth))
     chosen, blind = choice_score(held)
     return {
@@ -169,10 +149,6 @@ def _rank_correlation(truth: np.ndarray, told: np.ndarray) -> float:
     return float(spearmanr(truth, told).statistic)
 
 
-Judged = dict[str, dict[str, HeldOut]]  # split -> model -> held-out predictions
-Errors = dict[str, dict[str, dict[str, float]]]  # split -> model -> measures
-
-
 def fit_rows(rows: CoRows) -> BoolArray:
     """(N,) True where a row has a measured speed relative to the run alone."""
     return np.asarray(rows.feasible & rows.measured & (rows.relative_to == "solo"))
@@ -186,11 +162,11 @@ def judge(
     folds: int,
     seed: int,
     done: Callable[[str], None] = lambda _: None,
-) -> Judged:
+) -> pd.DataFrame:
     """Hold out pairs, whole models and (where there are several) whole GPU types.
 
     Whatever a model chooses for itself it chooses on the fitted rows of a fold, so that the judged
-    ones stay unseen: nested cross-validation.
+    ones stay unseen: nested cross-validation. Lines of `as_told` with `split` and `model`.
 
     Args:
         rows: rows with a speed (`fit_rows`).
@@ -200,13 +176,17 @@ def judge(
         seed: of the division by pair.
         done: told the name of every finished (split, model).
     """
-    judged: Judged = {}
+    judged = {}
     for split, parts in splits(rows, solos, folds=folds, seed=seed).items():
-        judged[split] = {}
         for model in models():
-            judged[split][model.name] = held_out(model, rows, solos, parts)
+            judged[split, model.name] = held_out(model, rows, solos, parts)
             done(f"{split}, {model.name}")
-    return judged
+    return below_each_other(judged, "split", "model")
+
+
+def below_each_other(parts: Mapping[Any, pd.DataFrame], *names: str) -> pd.DataFrame:
+    """Frames as one, whose first columns are the keys."""
+    return pd.concat(parts, names=list(names)).reset_index(list(names)).reset_index(drop=True)
 
 
 def splits(rows: CoRows, solos: SoloProfiles, *, folds: int, seed: int) -> dict[str, list[Fold]]:
@@ -219,28 +199,30 @@ def splits(rows: CoRows, solos: SoloProfiles, *, folds: int, seed: int) -> dict[
     return found
 
 
-def held_out(model: SpeedModel, rows: CoRows, solos: SoloProfiles, folds: list[Fold]) -> HeldOut:
+def held_out(
+    model: SpeedModel, rows: CoRows, solos: SoloProfiles, folds: Iterable[Fold]
+) -> pd.DataFrame:
     """Judged rows of all folds, one after the other; a row of two models is judged twice."""
-    speed, sd, index = [], [], []
+    parts = []
     for train, test in folds:
         model.fit(rows.take(train), solos)
-        told = model.predict(rows.take(test), solos)
-        speed.append(told.norm_speed)
-        sd.append(told.sd)
-        index.append(test)
-    judged = rows.take(np.concatenate(index))
-    return HeldOut(judged, Prediction(np.concatenate(speed), np.concatenate(sd)))
+        judged = rows.take(test)
+        parts.append(as_told(judged, solos, model.predict(judged, solos)))
+    return pd.concat(parts, ignore_index=True)
 
 
-def errors_of(name: str, judged: Judged) -> dict[str, Errors]:
-    """Measures of a data set `name`, and of each GPU type as `name/type` where it has several."""
-    parts: dict[str, Errors] = {}
-    for split, by_model in judged.items():
-        for model, held in by_model.items():
-            by_type = held.by_type()
-            told = {name: held}
-            if len(by_type) > 1:
-                told |= {f"{name}/{kind}": part for kind, part in by_type.items()}
-            for data_set, part in told.items():
-                parts.setdefault(data_set, {}).setdefault(split, {})[model] = measures(part)
-    return parts
+def parts_of(lines: pd.DataFrame, several: Collection[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Lines of each data set, and of each GPU type of those in `several` as `set/type`."""
+    for name, own in lines.groupby("data_set", sort=False):
+        yield str(name), own
+        if name in several:
+            yield from ((f"{name}/{kind}", part) for kind, part in own.groupby("gpu_type"))
+
+
+def errors_of(told: pd.DataFrame, several: Collection[str]) -> pd.DataFrame:
+    """`measures` by data_set, split and model; of each type, too, of the sets in `several`."""
+    return pd.DataFrame(
+        {"data_set": part, "split": split, "model": model, **measures(held)}
+        for part, own in parts_of(told, several)
+        for (split, model), held in own.groupby(["split", "model"], sort=False)
+    )

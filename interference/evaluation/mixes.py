@@ -1,14 +1,11 @@
 """Mixes of up to seven jobs, on MISO's rows: models held out and compared by number of tenants."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from interference.evaluation.judge import HeldOut, held_out, measures, pair_folds
-from interference.models.encoding import SpeedModel
 from interference.readers.miso import DUMMY
-from interference.rows import CoRows, SoloProfiles, mix_numbers
+from interference.rows import CoRows, mix_numbers
 from sim.arrays import IntArray, objects
 from sim.errors import PhysicsError
 
@@ -46,17 +43,3 @@ def drawn_mixes(rows: CoRows, most_rows: int, rng: np.random.Generator) -> IntAr
     if not fits[0]:
         raise PhysicsError(f"most_rows is {most_rows}; a mix has up to {np.bincount(mix).max()}")
     return np.flatnonzero(np.isin(mix, order[fits]))
-
-
-def judged_mixes(
-    rows: CoRows, solos: SoloProfiles, models: Iterable[SpeedModel], *, folds: int, seed: int
-) -> dict[str, HeldOut]:
-    """Held-out predictions by model: whole mixes are held out, also where they were run twice."""
-    parts = list(pair_folds(rows, folds, np.random.default_rng(seed)))
-    return {model.name: held_out(model, rows, solos, parts) for model in models}
-
-
-def by_tenants(held: HeldOut) -> dict[int, dict[str, float]]:
-    """Measures (`evaluation.measures`) by number of tenants."""
-    number = tenants(held.rows)
-    return {int(each): measures(held.take(number == each)) for each in np.unique(number)}

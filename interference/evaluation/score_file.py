@@ -5,37 +5,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from interference.data_sets import DataSet, rows_of_file
-from interference.evaluation.judge import Errors, HeldOut, Judged, fit_rows, measures, model_names
+from interference.evaluation.judge import (
+    as_told,
+    below_each_other,
+    errors_of,
+    fit_rows,
+    model_names,
+    models_of,
+    parts_of,
+)
 from interference.fit import LEARNED
-from interference.models.encoding import Prediction, SpeedModel
+from interference.models.encoding import SpeedModel
 from interference.rows import CoRows, SoloProfiles, jobs_of, stacked_profiles, stacked_rows
-from sim.arrays import BoolArray
+from sim.arrays import objects
 from sim.errors import PhysicsError
 
 UNNAMED = "file"  # split of rows whose file names none
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Rows of one split of the files, and what the fit knew of them."""
-
-    scored: int
-    infeasible: int  # left out: the group did not fit
-    unmeasured: int  # left out: set by the source, or relative to something else than a run alone
-    fitted: int  # of the scored: the same victim, aggressors and GPU type were fitted
-    met: int  # of the others: the same jobs were fitted in other roles or on another GPU type
-    new_models: tuple[str, ...]  # of the scored rows: no fitted row has them
+# Of the rows of a file: judged; left out because the group did not fit, or because the speed was
+# set by the source or is relative to something else than a run alone; and of those judged, how many
+# had the same victim, aggressors and GPU type fitted, and of how many others the same jobs were
+# fitted in other roles or on another GPU type.
+COUNTS = ("scored_rows", "infeasible_rows", "unmeasured_rows", "fitted_rows", "met_rows")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What was found, by data set; counts and errors also by `set/GPU type`."""
+    """What was said of rows of files, and what the fit knew of them."""
 
-    judged: dict[str, Judged]  # data set -> split of the file -> model -> predictions
-    errors: dict[str, Errors]
-    counts: dict[str, dict[str, Counts]]  # -> split
+    told: pd.DataFrame  # lines of `as_told` with data_set, split and model
+    known: pd.DataFrame  # a line a row: data_set, split, gpu_type, COUNTS as booleans, new_models
 
 
 @dataclass(frozen=True)
@@ -95,24 +98,16 @@ def score(
         models: fresh models, in the order of tables.
         done: told the name of every finished (data set, model).
     """
-    scores = Scores({}, {}, {})
+    told, known = {}, {}
     for name, each in asked.items():
-        data = sets[name]
-        known = data.rows.take(fit_rows(data.rows))
-        judged: Judged = {split: {} for split in _splits(each.rows.take(fit_rows(each.rows)))}
+        data, rows = sets[name], each.rows.take(fit_rows(each.rows))
         for model in models():
-            model.fit(known, data.solos)
-            for split, held in _predicted(model, each):
-                judged[split][model.name] = held
+            model.fit(data.rows.take(fit_rows(data.rows)), data.solos)
+            found = as_told(rows, each.solos, model.predict(rows, each.solos))
+            told[name, model.name] = found.assign(split=rows.split)
             done(f"{name}: scored {model.name}")
-        scores.judged[name] = judged
-        for part, kind in _parts(name, data.rows, each.rows):
-            scores.errors[part], scores.counts[part] = _errors(judged, kind), {}
-            for split in _splits(each.rows):
-                here = each.rows.take(_of(each.rows, split, kind))
-                if len(here):
-                    scores.counts[part][split] = _counts(replace(each, rows=here), known, data)
-    return scores
+        known[name] = _known(each, data)
+    return Scores(below_each_other(told, "data_set", "model"), below_each_other(known, "data_set"))
 
 
 def _asked(parts: list[tuple[CoRows, SoloProfiles]], data: DataSet) -> Asked:
@@ -127,56 +122,22 @@ def _asked(parts: list[tuple[CoRows, SoloProfiles]], data: DataSet) -> Asked:
     return Asked(replace(rows, split=named), solos)
 
 
-def _splits(rows: CoRows) -> list[str]:
-    """In the order of the file."""
-    return list(dict.fromkeys(rows.split))
-
-
-def _predicted(model: SpeedModel, asked: Asked) -> Iterator[tuple[str, HeldOut]]:
-    rows = asked.rows.take(fit_rows(asked.rows))
-    told = model.predict(rows, asked.solos)
-    for split in _splits(rows):
-        here = rows.split == split
-        yield split, HeldOut(rows.take(here), Prediction(told.norm_speed[here], told.sd[here]))
-
-
-def _parts(name: str, fitted: CoRows, asked: CoRows) -> Iterator[tuple[str, str | None]]:
-    """The data set, and where it has several GPU types each that is asked for."""
-    yield name, None
-    if len({*fitted.gpu_type, *asked.gpu_type}) > 1:
-        yield from ((f"{name}/{kind}", kind) for kind in sorted(set(asked.gpu_type)))
-
-
-def _of(rows: CoRows, split: str, kind: str | None) -> BoolArray:
-    here = rows.split == split
-    return np.asarray(here if kind is None else here & (rows.gpu_type == kind))
-
-
-def _errors(judged: Judged, kind: str | None) -> Errors:
-    found: Errors = {}
-    for split, by_model in judged.items():
-        for model, held in by_model.items():
-            part = held if kind is None else held.take(_of(held.rows, split, kind))
-            if len(part.rows):
-                found.setdefault(split, {})[model] = measures(part)
-    return found
-
-
-def _counts(here: Asked, known: CoRows, data: DataSet) -> Counts:
-    rows = here.rows
-    scored = rows.take(fit_rows(rows))
-    keys, mixes = set(_keys(known)), set(jobs_of(known))
-    fitted = np.array([key in keys for key in _keys(scored)], dtype=np.bool_)
-    met = np.array([mix in mixes for mix in jobs_of(scored)], dtype=np.bool_)
-    old, asked = model_names(known, data.solos), model_names(scored, here.solos)
-    return Counts(
-        scored=len(scored),
-        infeasible=int((~rows.feasible).sum()),
-        unmeasured=int((rows.feasible & ~fit_rows(rows)).sum()),
-        fitted=int(fitted.sum()),
-        met=int((met & ~fitted).sum()),
-        new_models=tuple(sorted(asked - old)),
-    )
+def _known(asked: Asked, data: DataSet) -> pd.DataFrame:
+    """As `Scores.known`, of one data set."""
+    rows, known = asked.rows, data.rows.take(fit_rows(data.rows))
+    scored = fit_rows(rows)
+    keys, mixes, old = set(_keys(known)), set(jobs_of(known)), model_names(known, data.solos)
+    fitted = scored & np.array([key in keys for key in _keys(rows)], dtype=np.bool_)
+    met = scored & np.array([mix in mixes for mix in jobs_of(rows)], dtype=np.bool_)
+    # What did not fit may hold jobs that have no profile.
+    new_models = objects([()] * len(rows))
+    of_scored = models_of(rows.take(scored), asked.solos)
+    new_models[scored] = objects([tuple(set(models) - old) for models in of_scored])
+    marks = (scored, ~rows.feasible, rows.feasible & ~scored, fitted, met & ~fitted)
+    return pd.DataFrame({
+        "split": rows.split, "gpu_type": rows.gpu_type, **dict(zip(COUNTS, marks, strict=True)),
+        "new_models": new_models,
+    })  # fmt: skip
 
 
 def _keys(rows: CoRows) -> Iterator[tuple[object, ...]]:
@@ -192,53 +153,61 @@ HELD_OUT_PAIRS = "pair"
 class Results:
     """Of held-out folds, of rows of files, or of both."""
 
-    judged: dict[str, Judged]  # data set -> split -> model -> predictions
-    errors: dict[str, Errors]  # data set, or "set/GPU type" -> split -> model -> measures
-    counts: dict[str, dict[str, Counts]]  # likewise; of splits of files only
-    solos: dict[str, SoloProfiles]  # data set -> profiles of its jobs
+    told: pd.DataFrame  # lines of `as_told` with data_set, split, model and of_file
+    errors: pd.DataFrame  # measures by data_set (or set/GPU type), split, model
+    counts: pd.DataFrame | None  # COUNTS, new_models by data_set (likewise), split; None: no files
 
-    def drawn(self, data_set: str) -> str:
+    @property
+    def drawn(self) -> str:
         """The model that figures and lists of faults are about: the learned one if it is there."""
-        names = list(next(iter(self.judged[data_set].values())))
-        return LEARNED if LEARNED in names else names[-1]
+        names = self.told.model.unique()
+        return LEARNED if LEARNED in names else str(names[-1])
 
-    def set_of(self, part: str) -> str:
-        """The data set of an entry of `errors`."""
-        inside = [name for name in self.judged if part == name or part.startswith(f"{name}/")]
-        return max(inside, key=len)  # a name may hold a slash itself
+    def of_pairs(self) -> pd.DataFrame:
+        """What that model said of held-out pairs and of rows of files.
 
-    def of_drawn(self, data_set: str) -> Iterator[tuple[str, HeldOut]]:
-        """Each split, and the predictions of that model."""
-        for split, by_model in self.judged[data_set].items():
-            yield split, by_model[self.drawn(data_set)]
-
-    def is_of_files(self, data_set: str, split: str) -> bool:
-        """Whether a split is one of files; else its rows were held out by folds."""
-        return split in self.counts.get(data_set, {})
+        Rows of other folds are the same pairs, some of them twice.
+        """
+        told = self.told
+        return told[(told.model == self.drawn) & ((told.split == HELD_OUT_PAIRS) | told.of_file)]
 
 
-def joined(folds: Results, files: Scores, solos: dict[str, SoloProfiles]) -> Results:
+def results_of(folds: pd.DataFrame | None, files: Scores | None) -> Results:
     """Both together; a split of a file that is called like one of the folds gets ` (file)`.
 
     Args:
-        folds: of held-out folds; may be empty.
-        files: of rows of files.
-        solos: data set -> profiles, of the files' jobs too.
+        folds: lines of `as_told` of held-out folds, with data_set, split and model.
+        files: of rows of files; one of the two has to be there.
     """
+    told, known = [], None
+    taken = set() if folds is None else set(zip(folds.data_set, folds.split, strict=True))
 
-    def name(data_set: str, split: str) -> str:
-        taken = folds.errors.get(data_set, {})
-        return f"{split} (file)" if split in taken else split
+    def renamed(lines: pd.DataFrame) -> pd.DataFrame:
+        own = zip(lines.data_set, lines.split, strict=True)
+        return lines.assign(
+            split=[f"{split} (file)" if (name, split) in taken else split for name, split in own]
+        )
 
-    judged = {key: dict(each) for key, each in folds.judged.items()}
-    errors = {key: dict(each) for key, each in folds.errors.items()}
-    for key, by_split in files.judged.items():
-        judged.setdefault(key, {}).update({name(key, s): e for s, e in by_split.items()})
-    for key, of_part in files.errors.items():
-        found = {name(key, split): each for split, each in of_part.items()}
-        errors.setdefault(key, {}).update(found)
-    counts = {
-        key: {name(key, split): each for split, each in by.items()}
-        for key, by in files.counts.items()
-    }
-    return Results(judged, errors, counts, folds.solos | solos)
+    if folds is not None:
+        told.append(folds.assign(of_file=False))
+    if files is not None:
+        told.append(renamed(files.told).assign(of_file=True))
+        known = renamed(files.known)
+    every = pd.concat(told, ignore_index=True)
+    places = every if known is None else pd.concat([every, known])
+    types = places.groupby("data_set").gpu_type.nunique()
+    several = set(types.index[types > 1])
+    return Results(
+        every, errors_of(every, several), None if known is None else _counts(known, several)
+    )
+
+
+def _counts(known: pd.DataFrame, several: set[str]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "data_set": part, "split": split, **rows[list(COUNTS)].sum(),
+            "new_models": sorted(set().union(*rows.new_models)),
+        }
+        for part, own in parts_of(known, several)
+        for split, rows in own.groupby("split", sort=False)
+    )  # fmt: skip

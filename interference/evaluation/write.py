@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,25 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import norm
 
-from interference.evaluation.error_table import (
-    by_victim_model,
-    csv_blocks,
-    csv_of,
-    json_blocks,
-    markdown_blocks,
-    worst_rows,
-)
-from interference.evaluation.judge import HeldOut, Judged
-from interference.evaluation.score_file import HELD_OUT_PAIRS, Results
+from interference.evaluation.error_table import by_victim_model, error_lines, error_text, worst_rows
+from interference.evaluation.score_file import Results
 from interference.fit import LEARNED
-from interference.rows import SoloProfiles
 from sim.arrays import FloatArray
 from sim.files import forget, write_atomically
-from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.table_text import write_markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 
 LEAST_PAIRS = 4  # fewer make no map
@@ -46,41 +38,26 @@ class PairGrid:
     predicted: FloatArray  # (P, P)
 
 
-def grids(held: HeldOut, solos: SoloProfiles) -> dict[str, PairGrid]:
+def grids(held: DataFrame) -> dict[str, PairGrid]:
     """GPU type -> grid of its pairs; rows with no or several aggressors are left out.
 
     Where a pair was judged more than once its cell has the means.
     """
-    single = np.array([len(others) == 1 for others in held.rows.aggressors], dtype=np.bool_)
-    found = held.take(single).by_type()
-    return {kind: _grid(part, solos) for kind, part in found.items()
-            if len(part.rows) >= LEAST_PAIRS}  # fmt: skip
+    pairs = held[held.aggressors.str.len() == 1]
+    return {str(kind): _grid(part) for kind, part in pairs.groupby("gpu_type")
+            if len(part) >= LEAST_PAIRS}  # fmt: skip
 
 
-def _grid(held: HeldOut, solos: SoloProfiles) -> PairGrid:
-    rows = held.rows
-    model = dict(zip(solos.keys(), solos.model, strict=True))
-    source, kind = rows.source[0], rows.gpu_type[0]
-    names = set(rows.victim) | {name for (name,) in rows.aggressors}
-    order = sorted(names, key=lambda name: (model[source, kind, name], _natural(name)))
-    at = {name: place for place, name in enumerate(order)}
-    cell = (
-        np.array([at[name] for name in rows.victim]),
-        np.array([at[name] for (name,) in rows.aggressors]),
+def _grid(pairs: DataFrame) -> PairGrid:
+    beside = pairs.aggressors.str[0]
+    models = dict(zip(beside, pairs.models.str[1], strict=True))
+    models |= dict(zip(pairs.victim, pairs.models.str[0], strict=True))
+    order = sorted(models, key=lambda name: (models[name], _natural(name)))
+    cells = pairs.groupby([pairs.victim, beside])[["measured", "predicted"]].mean()
+    measured, predicted = (
+        cells[name].unstack().reindex(index=order, columns=order).to_numpy() for name in cells
     )
-    return PairGrid(
-        tuple(order),
-        tuple(model[source, kind, name] for name in order),
-        _means(cell, rows.norm_speed, len(order)),
-        _means(cell, held.told.norm_speed, len(order)),
-    )
-
-
-def _means(cell: tuple[np.ndarray, np.ndarray], values: FloatArray, size: int) -> FloatArray:
-    total, count = np.zeros((2, size, size))
-    np.add.at(total, cell, values)
-    np.add.at(count, cell, 1.0)
-    return np.where(count > 0, total / np.maximum(count, 1.0), np.nan)
+    return PairGrid(tuple(order), tuple(models[name] for name in order), measured, predicted)
 
 
 def _natural(profile: str) -> tuple[tuple[int, int, str], ...]:
@@ -165,106 +142,57 @@ def _label(axes: Axes, grid: PairGrid) -> None:
         axes.axvline(end - 0.5, color="white", linewidth=0.8)
 
 
-BINS = 12
-LEAST_IN_BIN = 5
-
-
-def residuals(splits: Sequence[tuple[str, HeldOut]], *, title: str, path: Path) -> None:
-    """Draw a panel a split: a dot a row, coloured by GPU type, and the mean error in black.
-
-    Args:
-        splits: name and predictions of each.
-        title: of which data set and model.
-        path: PNG to write.
-    """
-    figure = new_figure(4.4 * len(splits) + 0.6, 4.4)
-    panels = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
-    kinds = sorted({kind for _, held in splits for kind in held.rows.gpu_type})
-    for axes, (split, held) in zip(panels, splits, strict=True):
-        _panel(axes, held, kinds)
-        heading(axes, f"{split} ({len(held.rows)} rows)")
-    panels[0].set_ylabel("predicted - measured")
-    _save(figure, title, path, columns=6)
-
-
-def _save(figure: Figure, title: str, path: Path, *, columns: int) -> None:
-    """Panels under one title; what is labelled in any of them is in one legend below."""
-    marks = {mark.get_label(): mark
-             for axes in figure.axes for mark in (*axes.collections, *axes.lines)
-             if not str(mark.get_label()).startswith("_")}  # fmt: skip
-    figure.legend(marks.values(), list(map(str, marks)), loc="outside lower center",
-                  ncols=columns, fontsize=9, frameon=False)  # fmt: skip
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    save_png(figure, path)
-
-
-def _panel(axes: Axes, held: HeldOut, kinds: Sequence[str]) -> None:
-    told = held.told.norm_speed
-    error = told - held.rows.norm_speed
-    for place, kind in enumerate(kinds):
-        here = held.rows.gpu_type == kind
-        axes.scatter(told[here], error[here], s=7, alpha=0.45, linewidths=0.0, label=kind,
-                     color=COLOURS[place % len(COLOURS)])  # fmt: skip
-    axes.axhline(0.0, color="#606060", linewidth=0.8)
-    edges = np.unique(np.quantile(told, np.linspace(0.0, 1.0, BINS + 1)))
-    bins = np.digitize(told, edges[1:-1])
-    full = [b for b in np.unique(bins) if (bins == b).sum() >= LEAST_IN_BIN]
-    axes.plot(
-        [told[bins == b].mean() for b in full], [error[bins == b].mean() for b in full],
-        color="black", marker="o", markersize=3, linewidth=1.4, label="mean of the dots around",
-    )  # fmt: skip
-    axes.set_xlabel("predicted normalised speed")
-    tidy(axes, grid="both")
-
-
 LEVELS = np.arange(10, 96, 5) / 100.0
 OWN_SPREADS = 0.5  # share of rows with a spread of their own from which a model is drawn
 
 
-def reliability(judged: Judged, *, title: str, path: Path) -> None:
+def reliability(judged: DataFrame, *, title: str, path: Path) -> None:
     """Draw a panel a split and a line a model whose spread tells rows apart.
 
     Models with one spread for all rows of a fit are left out: theirs is no claim about a row.
 
     Args:
-        judged: split -> model -> predictions.
+        judged: of one data set.
         title: of which data set.
         path: PNG to write.
     """
-    figure = new_figure(4.2 * len(judged) + 1.0, 4.6)
-    panels = figure.subplots(1, len(judged), sharey=True, squeeze=False)[0]
-    names = [LEARNED, *(name for name in next(iter(judged.values())) if name != LEARNED)]
-    drawn = [name for name in names if any(_drawn(by, name) for by in judged.values())]
-    places = {name: place for place, name in enumerate(drawn)}
-    for axes, (split, by_model) in zip(panels, judged.items(), strict=True):
-        _levels(axes, by_model, places)
+    splits = judged.split.unique()
+    figure = new_figure(4.2 * len(splits) + 1.0, 4.6)
+    panels = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
+    by_model = judged.groupby(["split", "model"], sort=False)
+    drawn = {
+        (str(split), str(name)): held for (split, name), held in by_model if tells_rows_apart(held)
+    }
+    names = dict.fromkeys(sorted((name for _, name in drawn), key=lambda name: name != LEARNED))
+    places = {name: place for place, name in enumerate(names)}
+    for axes, split in zip(panels, splits, strict=True):
+        _levels(axes, {name: held for (of, name), held in drawn.items() if of == split}, places)
         heading(axes, split)
     panels[0].set_ylabel("truths inside the interval")
-    _save(figure, title, path, columns=max(2, 2 * len(judged)))
+    marks = {mark.get_label(): mark for axes in panels for mark in axes.lines}
+    figure.legend(marks.values(), list(map(str, marks)), loc="outside lower center",
+                  ncols=max(2, 2 * len(splits)), fontsize=9, frameon=False)  # fmt: skip
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    save_png(figure, path)
 
 
-def covered(held: HeldOut) -> FloatArray:
+def covered(held: DataFrame) -> FloatArray:
     """(L,) share of truths inside the central interval of each of LEVELS, for normal errors."""
-    error = np.abs(held.told.norm_speed - held.rows.norm_speed) / held.told.sd
+    error = ((held.predicted - held.measured).abs() / held.sd).to_numpy()
     half = norm.ppf((1.0 + LEVELS) / 2.0)
     return np.asarray((error[:, None] <= half).mean(axis=0))
 
 
-def tells_rows_apart(held: HeldOut) -> bool:
+def tells_rows_apart(held: DataFrame) -> bool:
     """Whether the spread is each row's own, not one number a fit and GPU type."""
-    return len(np.unique(held.told.sd)) > OWN_SPREADS * len(held.rows)
+    return bool(held.sd.nunique() > OWN_SPREADS * len(held))
 
 
-def _drawn(by_model: Mapping[str, HeldOut], name: str) -> bool:
-    return name in by_model and tells_rows_apart(by_model[name])
-
-
-def _levels(axes: Axes, by_model: Mapping[str, HeldOut], places: Mapping[str, int]) -> None:
+def _levels(axes: Axes, by_model: dict[str, DataFrame], places: dict[str, int]) -> None:
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=":", label="ideal")
-    for name, place in places.items():
-        if _drawn(by_model, name):
-            look = line_look(place) | {"linewidth": 2.6 if name == LEARNED else 1.3}
-            axes.plot(LEVELS, covered(by_model[name]), label=name, **look)
+    for name, held in by_model.items():
+        look = line_look(places[name]) | {"linewidth": 2.6 if name == LEARNED else 1.3}
+        axes.plot(LEVELS, covered(held), label=name, **look)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("nominal level of the interval")
@@ -274,11 +202,11 @@ def _levels(axes: Axes, by_model: Mapping[str, HeldOut], places: Mapping[str, in
 
 
 FILES = (
-    "errors.json", "error_table.md", "error_table.csv", "worst.csv", "worst_by_model.csv",
-    "model_card.md", "model.json",
+    "error_table.md", "error_table.csv", "worst.csv", "worst_by_model.csv", "model_card.md",
+    "model.json",
 )  # fmt: skip
-OF_BEFORE = ("memory_fit.json",)  # that earlier versions wrote
 FIGURES = ("heat_*.png", "reliability_*.png", "residuals_*.png")
+OF_BEFORE = ("memory_fit.json", "errors.json")  # that earlier versions wrote, as residuals
 
 
 def remove_report(folder: Path) -> None:
@@ -288,43 +216,30 @@ def remove_report(folder: Path) -> None:
 
 
 def write_tables(results: Results, folder: Path) -> None:
-    """Errors as JSON, page and sheet; what the model is worst at."""
-    texts = {
-        "errors.json": json_blocks(results),
-        "error_table.md": markdown_blocks(results),
-        "error_table.csv": csv_blocks(results),
-        "worst.csv": csv_of(worst_rows(results)),
-        "worst_by_model.csv": csv_of(by_victim_model(results)),
+    """Errors as page and sheet; what the model is worst at."""
+    write_markdown(folder / "error_table.md", error_text(results), texts=1)
+    sheets = {
+        "error_table.csv": error_lines(results),
+        "worst.csv": worst_rows(results).round(6),
+        "worst_by_model.csv": by_victim_model(results).round(6),
     }
-    for name, text in texts.items():
-        write_atomically(folder / name, text.encode())
+    for name, lines in sheets.items():
+        write_atomically(folder / name, lines.to_csv(index=False).encode())
 
 
 def write_figures(results: Results, folder: Path) -> None:
-    """Maps of pairs (held-out ones and those of files), reliability and residuals by data set."""
-    for name, judged in results.judged.items():
-        drawn = results.drawn(name)
-        _maps(results, name, folder)
-        residuals(
-            list(results.of_drawn(name)),
-            title=f"{name}: errors of {drawn}",
-            path=folder / f"residuals_{_plain(name)}.png",
-        )
-        if any(tells_rows_apart(held) for by in judged.values() for held in by.values()):
-            path = folder / f"reliability_{_plain(name)}.png"
-            reliability(judged, title=f"{name}: intervals against truths", path=path)
-
-
-def _maps(results: Results, data_set: str, folder: Path) -> None:
-    for split, held in results.of_drawn(data_set):
-        if split != HELD_OUT_PAIRS and not results.is_of_files(data_set, split):
-            continue  # rows of other folds are the same pairs, some of them twice
-        for kind, grid in grids(held, results.solos[data_set]).items():
+    """Maps of pairs (held-out ones and those of files) and reliability by data set."""
+    for (name, split), held in results.of_pairs().groupby(["data_set", "split"], sort=False):
+        for kind, grid in grids(held).items():
             heat_map(
                 grid,
-                title=f"{data_set}, {kind}: {results.drawn(data_set)} on the split {split}",
-                path=folder / f"heat_{_plain(f'{data_set}_{kind}_{split}')}.png",
+                title=f"{name}, {kind}: {results.drawn} on the split {split}",
+                path=folder / f"heat_{_plain(f'{name}_{kind}_{split}')}.png",
             )
+    for name, judged in results.told.groupby("data_set", sort=False):
+        if any(tells_rows_apart(held) for _, held in judged.groupby(["split", "model"])):
+            path = folder / f"reliability_{_plain(str(name))}.png"
+            reliability(judged, title=f"{name!s}: intervals against truths", path=path)
 
 
 def _plain(name: str) -> str:

@@ -288,9 +288,12 @@ def markdown(text: TableText, *, texts: int = _TEXT_COLUMNS) -> str:
     return "\n".join([*parts, text.note]) + "\n"
 
 
-def write_markdown(path: Path, text: TableText, *, first: str = "") -> None:
+def write_markdown(
+    path: Path, text: TableText, *, first: str = "", texts: int = _TEXT_COLUMNS
+) -> None:
     """Write the table as a markdown file, below `first` if there is something."""
-    write_atomically(path, "\n".join(filter(None, [first, markdown(text)])).encode())
+    page = markdown(text, texts=texts)
+    write_atomically(path, "\n".join(filter(None, [first, page])).encode())
 
 
 def markdown_table(

@@ -5,7 +5,7 @@ import pytest
 
 from interference.data_sets import data_sets, generated_rows
 from interference.evaluation.judge import (
-    HeldOut,
+    as_told,
     choice_score,
     errors_of,
     fit_rows,
@@ -88,14 +88,14 @@ def test_a_model_that_every_row_has_is_not_held_out(others):
     folds = splits(star, solos, folds=2, seed=0)["model"]
     assert len(folds) == len(model_names(star, solos)) - 1 + others
     judged = held_out(fresh_models(0, ["learned"])[0], star, solos, folds)
-    assert np.isfinite(judged.told.norm_speed).all()
+    assert np.isfinite(judged.predicted).all()
 
 
 def test_measures_by_hand():
     rows = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.5)).take(np.array([0, 1, 2, 3]))
     rows.norm_speed[:] = [0.4, 0.5, 0.8, 0.7]
     told = Prediction(np.array([0.5, 0.5, 0.6, 0.7]), np.array([0.1, 0.1, 0.1, 0.1]))
-    result = measures(HeldOut(rows, told))
+    result = measures(as_told(rows, solos_of_world(), told))
     assert result["mae"] == pytest.approx(0.075)
     assert result["mape"] == pytest.approx((0.25 + 0.25) / 4)
     assert result["r2"] == pytest.approx(1 - 0.0125 / 0.025)
@@ -109,9 +109,9 @@ def test_choice_takes_the_best_predicted_partner():
     rows = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.5)).take(np.array([1, 2, 3]))
     rows.norm_speed[:] = [0.4, 0.6, 0.9]
     told = Prediction(np.array([0.3, 0.8, 0.7]), np.full(3, 0.1))
-    assert choice_score(HeldOut(rows, told)) == pytest.approx((0.6 / 0.9, (1.9 / 3) / 0.9))
-    alone = HeldOut(rows, told).take(np.array([True, False, False]))
-    assert np.isnan(choice_score(alone)).all()
+    held = as_told(rows, solos_of_world(), told)
+    assert choice_score(held) == pytest.approx((0.6 / 0.9, (1.9 / 3) / 0.9))
+    assert np.isnan(choice_score(held[:1])).all()
 
 
 def test_judging_gives_every_split_and_type():
@@ -119,14 +119,13 @@ def test_judging_gives_every_split_and_type():
     judged = judge(
         rows, solos, lambda: fresh_models(0, ["constant", "mixed_effects"]), folds=3, seed=0
     )
-    errors = errors_of("made", judged)
-    assert list(errors) == ["made", "made/k", "made/v"]
-    assert set(errors["made"]) == {"pair", "model", "gpu_type"}
-    assert (
-        errors["made/k"]["pair"]["mixed_effects"]["mae"]
-        < errors["made/k"]["pair"]["constant"]["mae"]
-    )
-    assert errors["made"]["pair"]["mixed_effects"]["rows"] == len(rows)
+    lines = errors_of(judged.assign(data_set="made"), {"made"})
+    assert list(lines.data_set.unique()) == ["made", "made/k", "made/v"]
+    assert list(lines.split.unique()) == ["pair", "model", "gpu_type"]
+    errors = lines.set_index(["data_set", "split", "model"]).sort_index()
+    mae = errors.mae["made/k", "pair"]
+    assert mae["mixed_effects"] < mae["constant"]
+    assert errors.rows["made", "pair", "mixed_effects"] == len(rows)
 
 
 class Parrot:

@@ -1,17 +1,11 @@
 """Errors on the measured rows, where they are at hand (docs/results/interference_models.md)."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from interference.data_sets import data_sets
-from interference.evaluation.judge import (
-    HeldOut,
-    fit_rows,
-    held_out,
-    measures,
-    model_folds,
-    pair_folds,
-)
+from interference.evaluation.judge import fit_rows, held_out, measures, model_folds, pair_folds
 from interference.fit import fresh_models
 from interference.learned import SHIPPED_DIR, load_model
 
@@ -22,7 +16,7 @@ TARGETS = {
 }
 
 
-def judged_by(kind: str, name: str, data_dir, models: list[str]) -> dict[str, HeldOut]:
+def judged_by(kind: str, name: str, data_dir, models: list[str]) -> dict[str, pd.DataFrame]:
     data = data_sets(data_dir, seed=0, names=[name])[name]
     rows = data.rows.take(fit_rows(data.rows))
     if kind == "pair":
@@ -43,8 +37,8 @@ def judged_by(kind: str, name: str, data_dir, models: list[str]) -> dict[str, He
 )
 def test_targets_are_met_on_held_out_pairs(real_data, name, model):
     judged = judged_by("pair", name, real_data, ["constant", model])
-    floor = judged["constant"].by_type()
-    for kind, held in judged[model].by_type().items():
+    floor = dict(iter(judged["constant"].groupby("gpu_type")))
+    for kind, held in judged[model].groupby("gpu_type"):
         told = measures(held)
         assert told["mae"] <= TARGETS[name][kind]
         assert told["mae"] < 0.45 * measures(floor[kind])["mae"]
@@ -56,11 +50,11 @@ def test_targets_are_met_on_held_out_pairs(real_data, name, model):
 @pytest.mark.parametrize("name", TARGETS)
 def test_learned_model_beats_the_baseline_on_models_never_met(real_data, name):
     judged = judged_by("model", name, real_data, ["linear", "learned"])
-    parts = {model: held.by_type() for model, held in judged.items()}
-    for kind, held in parts["learned"].items():
+    floor = dict(iter(judged["linear"].groupby("gpu_type")))
+    for kind, held in judged["learned"].groupby("gpu_type"):
         told = measures(held)
         assert told["r2"] > 0.0
-        assert told["mae"] < measures(parts["linear"][kind])["mae"]
+        assert told["mae"] < measures(floor[kind])["mae"]
 
 
 def test_shipped_model_copies_no_measured_row(real_data):

@@ -3,14 +3,8 @@
 import numpy as np
 import pytest
 
-from interference.evaluation.mixes import (
-    by_tenants,
-    drawn_mixes,
-    judged_mixes,
-    mig_rows,
-    mps_rows,
-    tenants,
-)
+from interference.evaluation.judge import held_out, pair_folds
+from interference.evaluation.mixes import drawn_mixes, mig_rows, mps_rows, tenants
 from interference.models.linear import CrowdModel
 from interference.readers.miso import DUMMY, rows_of_miso
 from interference.rows import CoRows, mix_numbers, stacked_rows
@@ -59,13 +53,11 @@ def test_a_draw_is_of_whole_mixes_and_as_large_as_may_be():
 
 def test_every_row_is_judged_once_by_a_fold_without_its_mix():
     rows = mixes_of()
-    held = judged_mixes(rows, SOLOS, [CrowdModel()], folds=4, seed=0)["crowd"]
-    assert sorted(held.rows.norm_speed) == sorted(rows.norm_speed)
-    parts = by_tenants(held)
-    assert sorted(parts) == sorted(set(tenants(rows)))
-    assert sum(part["rows"] for part in parts.values()) == len(rows)
-    wrong = np.abs(held.told.norm_speed - held.rows.norm_speed)
-    assert parts[3]["mae"] == pytest.approx(wrong[tenants(held.rows) == 3].mean())
+    held = held_out(CrowdModel(), rows, SOLOS, pair_folds(rows, 4, np.random.default_rng(0)))
+    assert sorted(held.measured) == sorted(rows.norm_speed)
+    numbers, counts = np.unique(tenants(rows), return_counts=True)
+    parts = held.groupby(held.models.str.len())
+    assert parts.size().to_dict() == dict(zip(numbers, counts, strict=True))
 
 
 def test_the_crowd_has_a_mean_by_tenants_and_share():

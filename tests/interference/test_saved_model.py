@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from interference.data_sets import DataSet, write_csv
+from interference.evaluation.judge import errors_of
 from interference.fit import SAVED, fit_and_report, saved_model
 from interference.learned import (
     SHIPPED_DIR,
@@ -144,13 +145,13 @@ def test_fit_without_measured_rows(tmp_path):
         data_dir=tmp_path / "nothing", seed=0, folds=2, models=["constant", "linear"]
     )
     assert report.saved.source == "generated"
-    by_model = report.errors["generated"]["pair"]
-    assert by_model["linear"]["mae"] < 0.8 * by_model["constant"]["mae"]
+    of_pairs = errors_of(report.told, ()).query("split == 'pair'").set_index("model").mae
+    assert of_pairs["linear"] < 0.8 * of_pairs["constant"]
     save_model(report.saved, tmp_path / "model.json")
     table = LinearInterference(path=tmp_path / "model.json").pair_table(ShippedProfiles())
     truth = ShippedInterference().pair_table(ShippedProfiles())
     error = np.abs(1 / table.slowdown - 1 / truth.slowdown)[truth.feasible]
-    assert error.mean() == pytest.approx(by_model["linear"]["mae"], rel=0.2)
+    assert error.mean() == pytest.approx(of_pairs["linear"], rel=0.2)
 
 
 def test_pairs_on_links_are_not_told_as_pairs_on_gpus():

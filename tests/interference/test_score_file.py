@@ -4,10 +4,11 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from interference.data_sets import data_sets, layout_of, rows_of_file, write_csv
-from interference.evaluation.score_file import Scores, read_files, score
+from interference.evaluation.score_file import COUNTS, Results, read_files, results_of, score
 from interference.fit import fresh_models
 from sim.arrays import objects
 from sim.errors import PhysicsError
@@ -28,10 +29,18 @@ LUCID_ALONE = ("model", "batchsize", "amp", "speed", "gpu_util", "gmem_util", "g
 NET_HEADER = ("model", "gpus", "nodes", "other_model", "other_gpus", "other_nodes", "norm")
 
 
-def scored(paths: list[Path], folder: Path, models=QUICK) -> Scores:
+def scored(paths: list[Path], folder: Path, models=QUICK) -> Results:
     sets = data_sets(folder, seed=0)
     asked = read_files(paths, sets, folder=folder)
-    return score(asked, sets, lambda: fresh_models(0, models))
+    return results_of(None, score(asked, sets, lambda: fresh_models(0, models)))
+
+
+def errors(found: Results) -> pd.DataFrame:
+    return found.errors.set_index(["data_set", "split", "model"]).sort_index()
+
+
+def counts(found: Results) -> pd.DataFrame:
+    return found.counts.set_index(["data_set", "split"])
 
 
 @pytest.fixture
@@ -55,16 +64,16 @@ def test_each_split_of_a_file_is_scored_on_rows_that_were_not_fitted(tmp_path, f
     splits = ["profile"] * len(new) + ["model"] * 2
     path = pairs_file(tmp_path / "new.csv", new + odd + infeasible, splits=splits)
     found = scored([path], folder)
-    assert list(found.errors) == ["gavel", "gavel/k80", "gavel/v100"]
-    assert list(found.judged["gavel"]) == ["profile", "model"]
-    assert list(found.errors["gavel/v100"]) == ["profile"]
-    of_model = found.counts["gavel"]["model"]
-    assert (of_model.scored, of_model.infeasible, of_model.fitted, of_model.met) == (2, 2, 0, 0)
-    assert of_model.new_models == ("Odd",)
-    of_profile = found.counts["gavel"]["profile"]
-    assert (of_profile.fitted, of_profile.new_models) == (0, ())
-    assert of_profile.scored == 2 * (2 * len(JOBS) - 1)  # a pair with itself is one row
-    assert all(errors["rows"] == 2 for errors in found.errors["gavel"]["model"].values())
+    assert list(found.errors.data_set.unique()) == ["gavel", "gavel/k80", "gavel/v100"]
+    assert list(found.told.split.unique()) == ["profile", "model"]
+    assert set(found.errors[found.errors.data_set == "gavel/v100"].split) == {"profile"}
+    of_model = counts(found).loc[("gavel", "model")]
+    assert of_model[list(COUNTS)].tolist() == [2, 2, 0, 0, 0]
+    assert of_model.new_models == ["Odd"]
+    of_profile = counts(found).loc[("gavel", "profile")]
+    assert (of_profile.fitted_rows, of_profile.new_models) == (0, [])
+    assert of_profile.scored_rows == 2 * (2 * len(JOBS) - 1)  # a pair with itself is one row
+    assert (errors(found).rows["gavel", "model"] == 2).all()
 
 
 def test_the_errors_are_those_of_a_fit_on_all_rows_of_the_folder(tmp_path, folder):
@@ -79,18 +88,17 @@ def test_the_errors_are_those_of_a_fit_on_all_rows_of_the_folder(tmp_path, folde
     own = np.mean([speed("k80", model) for model, _ in JOBS])
     assert np.mean(fitted) == pytest.approx(own, abs=0.05)  # the law, as a check of this test
     expected = np.mean([abs(0.9 - np.mean(fitted)), abs(0.5 - np.mean(fitted))])
-    assert found.errors["gavel"]["file"]["constant"]["mae"] == pytest.approx(expected)
+    assert errors(found).mae["gavel", "file", "constant"] == pytest.approx(expected)
 
 
 def test_rows_that_were_fitted_are_counted(tmp_path, folder):
     rows = gavel_pairs([("Big", 8), ("Low", 8)])  # both types, each with itself and the other
     path = pairs_file(tmp_path / "old.csv", rows)
-    found = scored([path], folder).counts
-    assert [found[name]["file"].fitted for name in found] == [8, 4, 4]
+    assert scored([path], folder).counts.fitted_rows.tolist() == [8, 4, 4]
     known = [row for row in rows if row[0] == "k80"]
     other = gavel_folder(tmp_path / "k80", [r for r in gavel_pairs() if r[0] == "k80"])
-    seen = scored([path], other).counts["gavel"]["file"]
-    assert (seen.scored, seen.fitted, seen.met) == (8, len(known) + 1, 4)
+    seen = counts(scored([path], other)).loc[("gavel", "file")]
+    assert (seen.scored_rows, seen.fitted_rows, seen.met_rows) == (8, len(known) + 1, 4)
 
 
 def test_what_was_measured_together_is_no_feature(tmp_path, folder):
@@ -98,9 +106,7 @@ def test_what_was_measured_together_is_no_feature(tmp_path, folder):
     other = [[*row[:5], 77, 99, *row[7:]] for row in rows]  # iso_a, iso_b of the pairs' file
     first = scored([pairs_file(tmp_path / "a.csv", rows)], folder)
     second = scored([pairs_file(tmp_path / "b.csv", other)], folder)
-    for model, held in first.judged["gavel"]["file"].items():
-        told = second.judged["gavel"]["file"][model].told
-        np.testing.assert_array_equal(held.told.norm_speed, told.norm_speed)
+    np.testing.assert_array_equal(first.told.predicted, second.told.predicted)
 
 
 def test_files_of_one_set_are_scored_together_and_of_several_side_by_side(tmp_path, folder):
@@ -114,10 +120,10 @@ def test_files_of_one_set_are_scored_together_and_of_several_side_by_side(tmp_pa
     write_rows(folder / "colocation" / "lucid_pairs.csv", LUCID_HEADER, [pair])
     c = write_rows(tmp_path / "c.csv", LUCID_HEADER, [same])
     found = scored([a, b, c], folder, models=("constant",))
-    assert {n: [s.scored for s in by.values()] for n, by in found.counts.items()} == {
-        "gavel": [2, 2], "gavel/k80": [2, 2], "lucid": [2],
+    assert counts(found).scored_rows.to_dict() == {
+        ("gavel", "x"): 2, ("gavel", "y"): 2, ("lucid", "file"): 2,
     }  # fmt: skip
-    assert found.errors["lucid"]["file"]["constant"]["mae"] == pytest.approx(0.15)
+    assert errors(found).mae["lucid", "file", "constant"] == pytest.approx(0.15)
 
 
 def test_two_directions_of_a_pair_may_be_in_different_splits(tmp_path):
@@ -147,9 +153,9 @@ def test_rows_of_our_own_columns_bring_their_solo_profiles(tmp_path):
     write_csv(known, rows.take(~beside), of_known)
     write_csv(new, rows.take(beside), solos)
     found = scored([new / "colocation.csv"], known)
-    assert found.counts["made"]["file"].scored == beside.sum()
-    assert found.counts["made"]["file"].fitted == 0
-    assert np.isfinite(found.errors["made"]["file"]["linear"]["mae"])
+    assert counts(found).scored_rows["made", "file"] == beside.sum()
+    assert counts(found).fitted_rows["made", "file"] == 0
+    assert np.isfinite(errors(found).mae["made", "file", "linear"])
 
 
 def test_rows_relative_to_the_best_of_a_group_are_left_out_and_counted(tmp_path):
@@ -160,8 +166,8 @@ def test_rows_relative_to_the_best_of_a_group_are_left_out_and_counted(tmp_path)
     (tmp_path / "new").mkdir()
     changed = {**vars(rows), "relative_to": objects(best.tolist())}
     write_csv(tmp_path / "new", type(rows)(**changed), solos)
-    counts = scored([tmp_path / "new" / "colocation.csv"], tmp_path).counts["made"]["file"]
-    assert (counts.unmeasured, counts.scored) == (9, len(rows) - 9)
+    found = counts(scored([tmp_path / "new" / "colocation.csv"], tmp_path)).loc[("made", "file")]
+    assert (found.unmeasured_rows, found.scored_rows) == (9, len(rows) - 9)
 
 
 @pytest.mark.parametrize(
@@ -221,18 +227,16 @@ def test_the_published_sets_cut_in_two(tmp_path, real_data):
     models = ("constant", "linear", "mixed_effects")
     found = scored(paths, data, models=models)
     for name, model in zip(("gavel", "lucid", "deepshare"), cut.values(), strict=True):
-        counts = found.counts[name]
-        assert counts["new"].new_models == (model,)
-        assert counts["pairs"].new_models == ()
-        assert counts["pairs"].fitted == counts["new"].fitted == counts["new"].met == 0
-        errors = {m: found.errors[name]["pairs"][m]["mae"] for m in models}
-        assert errors["mixed_effects"] < 0.8 * errors["constant"], name
-    assert list(found.errors) == [
+        new, pairs = counts(found).loc[(name, "new")], counts(found).loc[(name, "pairs")]
+        assert (new.new_models, pairs.new_models) == ([model], [])
+        assert pairs.fitted_rows == new.fitted_rows == new.met_rows == 0
+        mae = errors(found).mae[name, "pairs"]
+        assert mae["mixed_effects"] < 0.8 * mae["constant"], name
+    assert list(found.errors.data_set.unique()) == [
         "gavel", "gavel/k80", "gavel/p100", "gavel/v100", "lucid", "deepshare",
     ]  # fmt: skip
     whole = scored(paths, real_data, models=("constant",)).counts
-    for name in ("gavel", "lucid", "deepshare"):
-        assert all(c.fitted == c.scored for c in whole[name].values())
+    assert (whole.fitted_rows == whole.scored_rows).all()
 
 
 def _cut_in_two(path: Path, data: Path, model: str, rng: np.random.Generator) -> None:

@@ -1,8 +1,8 @@
 """`fit_interference.py`: says what it was fitted on, leaves what runs can use, scores files."""
 
-import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from interference.data_sets import write_csv
@@ -11,7 +11,7 @@ from tests.interference.published_files import GAVEL_HEADER, gavel_folder, gavel
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (
-    "model.json", "errors.json", "error_table.md", "error_table.csv", "model_card.md", "worst.csv",
+    "model.json", "error_table.md", "error_table.csv", "model_card.md", "worst.csv",
     "worst_by_model.csv",
 )  # fmt: skip
 QUICK = ("models=[constant,linear]", "folds=2", "figures=false")
@@ -26,8 +26,8 @@ def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
     assert f"GENERATED rows ({empty} holds no measured pairs)" in fitted.out.replace("\n", "")
     assert [name for name in FILES if not (fitted.folder / name).is_file()] == []
     assert "generated" in (fitted.folder / "model_card.md").read_text()
-    errors = json.loads((fitted.folder / "errors.json").read_text())
-    assert list(errors["generated"]["pair"]) == ["linear"]
+    errors = pd.read_csv(fitted.folder / "error_table.csv")
+    assert set(errors.model) == {"linear"}
     assert "generated/k80, pair" in fitted.out
     assert len(list(fitted.folder.glob("heat_generated_*_pair.png"))) == 3
     done(
@@ -45,9 +45,8 @@ def test_measured_rows_are_named(done, real_data):
 def test_rows_of_ones_own_are_a_data_set(done, tmp_path):
     write_csv(tmp_path, rows_of_world(smooth_norm()), solos_of_world())
     fitted = done("fit_interference", f"data_dir={tmp_path / 'colocation.csv'}", *QUICK)
-    assert list(json.loads((fitted.folder / "errors.json").read_text())) == [
-        "made", "made/k", "made/v",
-    ]  # fmt: skip
+    errors = pd.read_csv(fitted.folder / "error_table.csv")
+    assert list(errors.data_set.unique()) == ["made", "made/k", "made/v"]
 
 
 @pytest.fixture
@@ -63,10 +62,10 @@ def new_rows(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_file_is_scored_without_folds(done, new_rows):
     folder, path = new_rows
     scored = done("fit_interference", f"data_dir={folder}", f"eval.rows={path}", *QUICK)
-    errors = json.loads((scored.folder / "errors.json").read_text())
-    assert list(errors) == ["gavel", "gavel/k80", "gavel/v100"]
-    assert set(errors["gavel"]) == {"near", "far"}
-    assert errors["gavel"]["near"]["linear"]["fitted_rows"] == 0
+    errors = pd.read_csv(scored.folder / "error_table.csv")
+    assert list(errors.data_set.unique()) == ["gavel", "gavel/k80", "gavel/v100"]
+    assert set(errors.split) == {"near", "far"}
+    assert set(errors.fitted_rows) == {0}
     assert "None of the rows was fitted." in scored.out
     assert not (scored.folder / "model.json").exists()
     assert not (scored.folder / "model_card.md").exists()
@@ -76,10 +75,11 @@ def test_files_and_folds_together(done, new_rows):
     folder, path = new_rows
     both = f"eval.rows=[{path},{folder / 'colocation' / 'gavel_pairs.csv'}]"
     fitted = done("fit_interference", f"data_dir={folder}", both, "eval.only=false", *QUICK)
-    errors = json.loads((fitted.folder / "errors.json").read_text())
-    assert set(errors["gavel"]) == {"pair", "model", "gpu_type", "near", "far", "file"}
-    known = errors["gavel"]["file"]["constant"]
-    assert known["fitted_rows"] == known["rows"]
+    errors = pd.read_csv(fitted.folder / "error_table.csv").query("data_set == 'gavel'")
+    assert set(errors.split) == {"pair", "model", "gpu_type", "near", "far", "file"}
+    known = errors[errors.split == "file"]
+    assert (known.fitted_rows == known.rows).all()
+    assert errors.fitted_rows.isna().sum() == 2 * 3
     assert "IN-SAMPLE" in fitted.out
     assert (fitted.folder / "model.json").is_file()
 

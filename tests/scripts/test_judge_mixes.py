@@ -1,7 +1,6 @@
 """`judge_mixes.py`: models on mixes and slices, on MISO's rows."""
 
-import json
-
+import pandas as pd
 import pytest
 
 
@@ -11,9 +10,10 @@ def test_models_know_more_of_mixes_than_their_size(done, real_data):
         "judge_mixes", f"data_dir={real_data}", "most_rows=1500", "folds=2",
         "models=[constant,extra_trees]",
     )  # fmt: skip
-    found = json.loads((judged.folder / "mixes.json").read_text())
-    assert set(found) == {"miso_mig", "miso_mps"}
-    mae = {name: told["all"]["mae"] for name, told in found["miso_mps"].items()}
+    lines = pd.read_csv(judged.folder / "mixes.csv")
+    assert set(lines.data_set) == {"miso_mig", "miso_mps"}
+    whole = lines[(lines.data_set == "miso_mps") & (lines.tenants == "all")]
+    mae = whole.set_index("model").mae
     assert mae["extra_trees"] < mae["crowd"] < mae["constant"]
 
 
