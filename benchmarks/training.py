@@ -27,23 +27,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from environment import plan_of
 from ray.rllib.algorithms.ppo import PPO
-from setup_run import compose_config
+from setup_run import compose_config, experiment_of
 
-from marl.env.layout import NEEDS
+from marl.env.layout import NEEDS, CodecRules
+from marl.env.world import DelayReward
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.from_torch import net_of
 from marl.policy.network import NetLoop
 from marl.policy.pair_score import PairScorePolicy, stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, build_ppo
 from marl.rllib.cluster import connect
-from marl.training.plan import Plan
+from marl.training.plan import Plan, Windows
 from marl.training.spec import LocalRay, PpoSpec
 from sim.kernel.step import FULL, PAUSE
 from sim.scoring.weights import ScoreWeights, score_weights_of
 
 Tensors = dict[str, torch.Tensor]
+
+
+def plan_of(config: dict[str, Any]) -> Plan:
+    """What `scripts/train.py` would train on."""
+    experiment = experiment_of(config)
+    return Plan(
+        world=experiment.world,
+        rules=CodecRules(**config["rules"]),
+        reward=DelayReward(own_weight=0.3, scale_s=1000.0),
+        windows=Windows(experiment, "train"),
+        max_rounds=config["max_rounds"],
+    )
 
 
 @dataclass
