@@ -1,10 +1,12 @@
 """Gavel's measurements (Narayanan et al., OSDI 2020) as the physics: profiles and co-location."""
 
+from __future__ import annotations
+
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from interference.own import pair_table_of
 from interference.readers.pairs import GAVEL_ISOLATED, GAVEL_PAIRS, rows_of_gavel
@@ -18,31 +20,25 @@ from sim.physics.laws import ring_share, transfer_s
 from sim.physics.mix_table import PairTable
 from sim.physics.shipped_files import profile_key
 
-
-@dataclass(frozen=True)
-class IsolatedSpeed:
-    """Measured speed of one profile alone."""
-
-    gpu_type: str
-    profile: str  # "model/batch"
-    num_gpus: int
-    consolidated: bool  # all GPUs on one server; else spread
-    steps_per_s: float  # 0 = did not run
+RUN = ("profile", "gpu_type", "num_gpus", "consolidated")  # the last: on one server, else spread
 
 
-def read_isolated(data_dir: Path | str) -> list[IsolatedSpeed]:
-    """All isolated speeds below `data_dir`; PhysicsError names file, line and value."""
+def read_isolated(data_dir: Path | str) -> pd.Series[float]:
+    """Steps a second alone of each `RUN` below `data_dir`, 0 of what did not run.
+
+    Raises:
+        PhysicsError: naming file, line and value.
+    """
     table = read_table(_file(data_dir, GAVEL_ISOLATED), COLUMNS)
     speed = table.numbers("steps_per_s")
     table.refuse("steps_per_s", ~(np.isfinite(speed) & (speed >= 0.0)), "expected 0 or more")
-    columns = (
-        table.texts("gpu_type"), table.texts("model"), table.wholes("batch_size"),
-        table.wholes("num_gpus"), table.flags("consolidated", absent=True), speed,
+    profiles = zip(table.texts("model"), table.wholes("batch_size"), strict=True)
+    told = (
+        [f"{model}/{batch}" for model, batch in profiles], table.texts("gpu_type"),
+        table.wholes("num_gpus"), table.flags("consolidated", absent=True),
     )  # fmt: skip
-    return [
-        IsolatedSpeed(kind, f"{model}/{batch}", int(gpus), bool(one_server), float(steps_per_s))
-        for kind, model, batch, gpus, one_server, steps_per_s in zip(*columns, strict=True)
-    ]
+    every = pd.Series(speed, pd.MultiIndex.from_arrays(told, names=RUN))
+    return every[~every.index.duplicated(keep="last")]
 
 
 def read_pairs(data_dir: Path | str) -> CoRows:
@@ -114,35 +110,22 @@ SCALING_TYPES = ("k80", "p100")
 MOST_GPUS = 8
 
 
-def measured_speedup(speeds: list[IsolatedSpeed], names: tuple[str, ...]) -> FloatArray:
+def measured_speedup(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatArray:
     """(P, 9) throughput of n GPUs over that of one; NaN where nothing larger was measured."""
-    found = {
-        (s.profile, s.gpu_type, s.num_gpus): s.steps_per_s
-        for s in speeds
-        if s.consolidated and s.steps_per_s > 0
-    }
+    one_server = speeds[(speeds > 0) & speeds.index.isin([True], level="consolidated")]
+    ran = one_server.droplevel("consolidated").unstack("num_gpus")
+    ran = ran.reindex(columns=range(1, MOST_GPUS + 1))
+    gains = ran.div(ran[1], axis=0).transform(np.log)
+    known = gains[gains.index.isin(SCALING_TYPES, level="gpu_type")]
+    points = known.groupby("profile").mean().reindex(names)
+    points[1] = 0.0
     speedup = np.full((len(names), MOST_GPUS + 1), np.nan)
     for row, name in enumerate(names):
-        points = _points(found, name)
-        numbers = np.arange(1, max(points) + 1)
-        known = sorted(points)
-        curve = np.interp(np.log(numbers), np.log(known), [points[n] for n in known])
+        told = points.loc[name].dropna()
+        numbers = np.arange(1, told.index.max() + 1)
+        curve = np.interp(np.log(numbers), np.log(told.index.to_numpy()), told.to_numpy())
         speedup[row, 1 : len(numbers) + 1] = np.minimum(np.exp(curve), numbers)
     return speedup
-
-
-def _points(found: dict[tuple[str, str, int], float], name: str) -> dict[int, float]:
-    """Logarithm of the measured speed-up by number of GPUs; 0 for one."""
-    points = {1: 0.0}
-    for number in range(2, MOST_GPUS + 1):
-        logs = [
-            np.log(found[name, kind, number] / found[name, kind, 1])
-            for kind in SCALING_TYPES
-            if (name, kind, number) in found and (name, kind, 1) in found
-        ]
-        if logs:
-            points[number] = float(np.mean(logs))
-    return points
 
 
 GPU_TYPES = ("k80", "p100", "v100")
@@ -192,35 +175,23 @@ class MeasuredInterference:
         return pair_table_of(self._rows, catalogue, source="measured", place=GAVEL_PAIRS)
 
 
-def solo_step_s(speeds: list[IsolatedSpeed], names: tuple[str, ...]) -> FloatArray:
+def solo_step_s(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatArray:
     """(P, T) seconds a step on one GPU; PhysicsError where one is missing or 0."""
-    alone = {(s.profile, s.gpu_type): s.steps_per_s for s in speeds if s.num_gpus == 1}
-    step_s = np.empty((len(names), len(GPU_TYPES)))
-    for row, name in enumerate(names):
-        for column, gpu_type in enumerate(GPU_TYPES):
-            speed = alone.get((name, gpu_type), 0.0)
-            if speed <= 0.0:
-                raise PhysicsError(
-                    f"profile {name!r} has no isolated speed on {gpu_type} (1 GPU) in the "
-                    "isolated-speed file; every profile with pairs needs one"
-                )
-            step_s[row, column] = 1.0 / speed
-    return step_s
+    alone = speeds[speeds.index.isin([1], level="num_gpus")]
+    by_type = alone.groupby(["profile", "gpu_type"]).last().unstack("gpu_type")
+    found = by_type.reindex(index=names, columns=GPU_TYPES).to_numpy(np.float64)
+    for row, column in np.argwhere(~(found > 0.0)):
+        raise PhysicsError(
+            f"profile {names[row]!r} has no isolated speed on {GPU_TYPES[column]} (1 GPU) in the "
+            "isolated-speed file; every profile with pairs needs one"
+        )
+    return np.asarray(1.0 / found)
 
 
-def measured_spread_ratio(speeds: list[IsolatedSpeed], names: tuple[str, ...]) -> FloatArray:
+def measured_spread_ratio(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatArray:
     """(P, T) spread / one-server speed, geometric mean over gangs, in [0.3, 1]; NaN: none."""
-    ran = [s for s in speeds if s.steps_per_s > 0]
-    by_run = {(s.profile, s.gpu_type, s.num_gpus, s.consolidated): s.steps_per_s for s in ran}
-    ratio = np.full((len(names), len(GPU_TYPES)), np.nan)
-    for row, name in enumerate(names):
-        for column, gpu_type in enumerate(GPU_TYPES):
-            runs = [(name, gpu_type, gang) for gang in GANGS]
-            logs = [
-                np.log(by_run[*run, False] / by_run[*run, True])
-                for run in runs
-                if (*run, False) in by_run and (*run, True) in by_run
-            ]
-            if logs:
-                ratio[row, column] = np.clip(np.exp(np.mean(logs)), LEAST_RATIO, 1.0)
-    return ratio
+    ran = speeds[(speeds > 0) & speeds.index.isin(GANGS, level="num_gpus")]
+    gangs = ran.unstack("consolidated").reindex(columns=[False, True])
+    logs = (gangs[False] / gangs[True]).transform(np.log).groupby(["profile", "gpu_type"]).mean()
+    table = logs.unstack("gpu_type").reindex(index=names, columns=GPU_TYPES)
+    return np.clip(np.exp(table.to_numpy(np.float64)), LEAST_RATIO, 1.0)

@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from interference.gavel import IsolatedSpeed, MeasuredProfiles, measured_speedup
+from interference.gavel import RUN, MeasuredProfiles, measured_speedup
 from sim.errors import PhysicsError
 from sim.physics.catalogue import StatedModel, StatedProfiles, throughputs
 from sim.physics.traffic import MIX, RING
@@ -76,16 +77,14 @@ def test_measured_numbers_count_and_the_model_goes_on_from_the_last_of_them():
     assert found.tolist() == [[0.0, 1.0, 1.2, 1.2 * 1.25, 3.0]]
 
 
-def speed(gpu_type: str, gpus: int, steps_per_s: float, consolidated: bool = True) -> IsolatedSpeed:
-    return IsolatedSpeed(gpu_type, "m/1", gpus, consolidated, steps_per_s)
-
-
 def test_measured_curves_are_geometric_means_cut_at_linear_without_the_v100():
-    speeds = [
-        speed("k80", 1, 2.0), speed("k80", 2, 3.2), speed("k80", 8, 20.0),
-        speed("p100", 1, 1.0), speed("p100", 2, 0.9), speed("p100", 4, 0.0),
-        speed("v100", 1, 1.0), speed("v100", 2, 9.0), speed("k80", 2, 99.0, consolidated=False),
-    ]  # fmt: skip
+    measured = {
+        ("m/1", "k80", 1, True): 2.0, ("m/1", "k80", 2, True): 3.2, ("m/1", "k80", 8, True): 20.0,
+        ("m/1", "p100", 1, True): 1.0, ("m/1", "p100", 2, True): 0.9, ("m/1", "p100", 4, True): 0.0,
+        ("m/1", "v100", 1, True): 1.0, ("m/1", "v100", 2, True): 9.0,
+        ("m/1", "k80", 2, False): 99.0,
+    }  # fmt: skip
+    speeds = pd.Series(measured).rename_axis(RUN)
     curve = measured_speedup(speeds, ("m/1", "other/1"))
     assert curve.shape == (2, 9)
     assert curve[0, 1] == 1.0
