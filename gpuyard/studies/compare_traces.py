@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.arrays import FloatArray
 from sim.errors import TraceError
-from sim.files import write_atomically
+from sim.files import forget, write_atomically
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
@@ -67,19 +66,6 @@ NOTE = (
     "other. real, generated: (weighted) medians, shares, or means of the curve. ln shift: "
     "Wasserstein distance of logarithms, 0.1 is about 10 %."
 )
-
-
-def likeness_json(distances: Sequence[Distance], about: dict[str, str | int | None]) -> str:
-    """What was compared, and feature -> figures; what is not defined is null."""
-    features = {
-        each.feature: {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in (asdict(each) | {"over_floor": each.over_floor}).items()
-            if name != "feature"
-        }
-        for each in distances
-    }
-    return json.dumps({**about, "features": features}, indent=2, allow_nan=False) + "\n"
 
 
 def likeness_cells(distance: Distance) -> tuple[str, ...]:
@@ -221,9 +207,9 @@ def main(cfg: DictConfig) -> None:
         "part": config["part"], "seed": config["seed"],
     }  # fmt: skip
     told = pd.DataFrame([asdict(each) | {"over_floor": each.over_floor} for each in distances])
-    table = told[list(COLUMNS)].to_csv(index=False)
+    table = told[list(COLUMNS)].assign(**about).to_csv(index=False)
     write_atomically(launch.folder / "likeness.csv", table.encode())
-    write_atomically(launch.folder / "likeness.json", likeness_json(distances, about).encode())
+    forget(launch.folder, ("likeness.json",))  # that earlier versions wrote
     trace_page(real, draws[0], names=names, path=launch.folder / "likeness.png")
     table_console().print(_table(distances, names), NOTE)
     print(f"results in {launch.folder}")
