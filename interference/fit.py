@@ -22,6 +22,10 @@ from sim.errors import PhysicsError, nearest
 from sim.physics.mix_table import probably_infeasible
 
 LEARNED = BlendModel.name
+# Of the blend, not fitted on their own.
+PARTS = tuple(
+    part.name for part in (MixedEffectsModel, BoostingModel, ExtraTreesModel, GaussianProcessModel)
+)
 
 
 def fresh_models(seed: int, names: Sequence[str] | None = None) -> list[SpeedModel]:
@@ -31,21 +35,13 @@ def fresh_models(seed: int, names: Sequence[str] | None = None) -> list[SpeedMod
         PhysicsError: for a name that is not known.
     """
     every: list[SpeedModel] = [
-        ConstantModel(),
-        LinearModel(),
-        MixedEffectsModel(),
-        BoostingModel(seed=seed),
-        ExtraTreesModel(seed=seed),
-        GaussianProcessModel(seed=seed),
-        DeepSetModel(seed=seed),
-        BlendModel(seed=seed),
-    ]
+        ConstantModel(), LinearModel(), DeepSetModel(seed=seed), BlendModel(seed=seed),
+    ]  # fmt: skip
     known = [model.name for model in every]
     for name in names or ():
         if name not in known:
-            raise PhysicsError(
-                f"no interference model {name!r}{nearest(name, known)}; use {', '.join(known)}"
-            )
+            why = f"; it is a part of {LEARNED}" if name in PARTS else nearest(name, known)
+            raise PhysicsError(f"no interference model {name!r}{why}; use {', '.join(known)}")
     return [model for model in every if names is None or model.name in names]
 
 

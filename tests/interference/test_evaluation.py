@@ -116,16 +116,14 @@ def test_choice_takes_the_best_predicted_partner():
 
 def test_judging_gives_every_split_and_type():
     rows, solos = rows_of_world(additive_norm()), solos_of_world()
-    judged = judge(
-        rows, solos, lambda: fresh_models(0, ["constant", "mixed_effects"]), folds=3, seed=0
-    )
+    judged = judge(rows, solos, lambda: fresh_models(0, ["constant", "linear"]), folds=3, seed=0)
     lines = errors_of(judged.assign(data_set="made"), {"made"})
     assert list(lines.data_set.unique()) == ["made", "made/k", "made/v"]
     assert list(lines.split.unique()) == ["pair", "model", "gpu_type"]
     errors = lines.set_index(["data_set", "split", "model"]).sort_index()
     mae = errors.mae["made/k", "pair"]
-    assert mae["mixed_effects"] < mae["constant"]
-    assert errors.rows["made", "pair", "mixed_effects"] == len(rows)
+    assert mae["linear"] < mae["constant"]
+    assert errors.rows["made", "pair", "linear"] == len(rows)
 
 
 class Parrot:

@@ -6,8 +6,11 @@ import pytest
 
 from interference.data_sets import data_sets
 from interference.evaluation.judge import fit_rows, held_out, measures, model_folds, pair_folds
-from interference.fit import fresh_models
 from interference.learned import SHIPPED_DIR, load_model
+from interference.models.blend import BlendModel
+from interference.models.encoding import SpeedModel
+from interference.models.gaussian_process import GaussianProcessModel
+from interference.models.linear import ConstantModel, LinearModel
 
 TARGETS = {
     "gavel": {"k80": 0.028, "p100": 0.040, "v100": 0.10},
@@ -16,29 +19,27 @@ TARGETS = {
 }
 
 
-def judged_by(kind: str, name: str, data_dir, models: list[str]) -> dict[str, pd.DataFrame]:
+def judged_by(kind: str, name: str, data_dir, models: list[SpeedModel]) -> dict[str, pd.DataFrame]:
     data = data_sets(data_dir, seed=0, names=[name])[name]
     rows = data.rows.take(fit_rows(data.rows))
     if kind == "pair":
         parts = list(pair_folds(rows, 5, np.random.default_rng(0)))
     else:
         parts = list(model_folds(rows, data.solos))
-    return {
-        model.name: held_out(model, rows, data.solos, parts) for model in fresh_models(0, models)
-    }
+    return {model.name: held_out(model, rows, data.solos, parts) for model in models}
 
 
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("gavel", "gaussian_process"),
-        *(pytest.param(name, "learned", marks=pytest.mark.slow) for name in TARGETS),
+        ("gavel", GaussianProcessModel(seed=0)),
+        *(pytest.param(name, BlendModel(seed=0), marks=pytest.mark.slow) for name in TARGETS),
     ],
 )
 def test_targets_are_met_on_held_out_pairs(real_data, name, model):
-    judged = judged_by("pair", name, real_data, ["constant", model])
+    judged = judged_by("pair", name, real_data, [ConstantModel(), model])
     floor = dict(iter(judged["constant"].groupby("gpu_type")))
-    for kind, held in judged[model].groupby("gpu_type"):
+    for kind, held in judged[model.name].groupby("gpu_type"):
         told = measures(held)
         assert told["mae"] <= TARGETS[name][kind]
         assert told["mae"] < 0.45 * measures(floor[kind])["mae"]
@@ -49,7 +50,7 @@ def test_targets_are_met_on_held_out_pairs(real_data, name, model):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_learned_model_beats_the_baseline_on_models_never_met(real_data, name):
-    judged = judged_by("model", name, real_data, ["linear", "learned"])
+    judged = judged_by("model", name, real_data, [LinearModel(), BlendModel(seed=0)])
     floor = dict(iter(judged["linear"].groupby("gpu_type")))
     for kind, held in judged["learned"].groupby("gpu_type"):
         told = measures(held)

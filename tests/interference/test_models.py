@@ -1,15 +1,17 @@
 """Models on rows made by a known law."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from interference.evaluation.judge import held_out, measures, model_folds, pair_folds
 from interference.fit import fresh_models
+from interference.models.blend import BlendModel, BoostingModel, ExtraTreesModel
 from interference.models.encoding import LEAST_SPEED, job_features
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import ConstantModel, LinearModel
+from interference.models.linear import ConstantModel, LinearModel, MixedEffectsModel
 from interference.rows import solo_profiles, stacked_profiles
 from sim.arrays import objects
 from sim.errors import PhysicsError
@@ -26,11 +28,20 @@ from tests.interference.pair_worlds import (
 )
 
 # The deep set has the same tests, on fewer members, in test_deep_set.py.
-NAMES_OF_MODELS = [model.name for model in fresh_models(0) if model.name != "deep_set"]
+MODELS = {
+    "constant": ConstantModel,
+    "linear": LinearModel,
+    "mixed_effects": MixedEffectsModel,
+    "boosting": partial(BoostingModel, seed=0),
+    "extra_trees": partial(ExtraTreesModel, seed=0),
+    "gaussian_process": partial(GaussianProcessModel, seed=0),
+    "learned": partial(BlendModel, seed=0),
+}
+NAMES_OF_MODELS = list(MODELS)
 
 
 def model_named(name):
-    return fresh_models(0, [name])[0]
+    return MODELS[name]()
 
 
 def pair_errors(model, rows, solos, folds=3):
@@ -203,5 +214,7 @@ def test_more_aggressors_slow_down_more(name):
 
 
 def test_unknown_model_is_named_with_the_nearest():
-    with pytest.raises(PhysicsError, match=r"'boostin'.*'boosting'"):
-        fresh_models(0, ["boostin"])
+    with pytest.raises(PhysicsError, match=r"'learnd'.*'learned'"):
+        fresh_models(0, ["learnd"])
+    with pytest.raises(PhysicsError, match="'boosting'; it is a part of learned; use constant"):
+        fresh_models(0, ["boosting"])

@@ -102,7 +102,7 @@ def test_two_sources_are_not_pooled_nor_what_contradicts(folder: Path):
 
 
 def test_they_are_the_physics_of_a_run_and_a_model_of_them_is_believed(folder: Path):
-    models = ["linear", "boosting", "learned"]
+    models = ["linear", "learned"]
     fitted = fit_and_report(data_dir=folder, seed=0, folds=2, models=models)
     save_model(fitted.saved, folder / "model.json")
     words = [

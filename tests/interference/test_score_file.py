@@ -224,14 +224,13 @@ def test_the_published_sets_cut_in_two(tmp_path, real_data):
     for name, model in cut.items():
         _cut_in_two(real_data / "colocation" / f"{name}_pairs.csv", data, model, rng)
     paths = [data / f"{name}_pairs.csv" for name in cut]
-    models = ("constant", "linear", "mixed_effects")
-    found = scored(paths, data, models=models)
+    found = scored(paths, data)
     for name, model in zip(("gavel", "lucid", "deepshare"), cut.values(), strict=True):
         new, pairs = counts(found).loc[(name, "new")], counts(found).loc[(name, "pairs")]
         assert (new.new_models, pairs.new_models) == ([model], [])
         assert pairs.fitted_rows == new.fitted_rows == new.met_rows == 0
         mae = errors(found).mae[name, "pairs"]
-        assert mae["mixed_effects"] < 0.8 * mae["constant"], name
+        assert mae["linear"] < mae["constant"], name
     assert list(found.errors.data_set.unique()) == [
         "gavel", "gavel/k80", "gavel/p100", "gavel/v100", "lucid", "deepshare",
     ]  # fmt: skip
