@@ -67,7 +67,6 @@ class SingleAgentEnv(gymnasium.Env[Observation, int]):
         """A new episode."""
         super().reset(seed=seed)
         seen, infos = self._env.reset(seed=seed, options=options)
-        self._legal = seen[self._agent]["action_mask"]
         return seen[self._agent], infos[self._agent]
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -78,12 +77,11 @@ class SingleAgentEnv(gymnasium.Env[Observation, int]):
         """
         name = self._agent
         seen, rewards, ended, cut, infos = self._env.step({name: action})
-        self._legal = seen[name]["action_mask"]
         return seen[name], float(rewards[name]), ended[name], cut[name], infos[name]
 
     def action_masks(self) -> BoolArray:
         """(actions,) which are legal now."""
-        return np.asarray(self._legal, dtype=np.bool_)
+        return np.asarray(self._env.action_space(self._agent).legal, dtype=np.bool_)
 
 
 def make_single_agent_env(

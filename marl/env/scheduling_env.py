@@ -154,22 +154,27 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     def fork(self) -> Self:
         """This episode at this turn, and the stream of episodes after it, in a copy of its own."""
-        twin = copy.copy(self)
-        twin.turns = None if self.turns is None else self.turns.fork()
-        twin._rng, twin.agents = copy.deepcopy(self._rng), list(self.agents)
-        twin._action_space = copy.deepcopy(self._action_space)
-        return twin
+        return copy.deepcopy(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A fork: what compiled code holds is shared by several objects, which copy as one."""
-        memo[id(self)] = twin = self.fork()
+        """A fork, for compiled code shares what it holds; what wraps this has the fork's spaces."""
+        memo[id(self)] = twin = copy.copy(self)
+        twin.turns = None if self.turns is None else self.turns.fork()
+        twin._rng, twin.agents = copy.deepcopy(self._rng), list(self.agents)
+        twin._action_space = copy.deepcopy(self._action_space, memo)
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the episode under way, which holds addresses that mean nothing elsewhere."""
+        return {**self.__dict__, "turns": None, "agents": []}
 
     def step(self, actions: dict[str, int]) -> Step:
         """One turn: the agent whose turn it is acts, the others wait."""
         turns, agents = self.turns, self.agents
         if turns is None or not agents:
-            raise RuntimeError("step() was called before reset() or after the episode's end")
+            raise RuntimeError(
+                "step() was called before reset() or after the episode's end (none is pickled)"
+            )
         self._act(turns, actions)
         self._steps += 1
         alive = turns.next()
@@ -245,9 +250,6 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     def render(self) -> None:
         """Nothing to draw live; see `sim.report` for figures of a finished run."""
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 def _observation_space(layout: Layout) -> spaces.Dict:

@@ -86,10 +86,11 @@ class Trainer:
         self._check_weights("before")
         began_s, result = self._train()
         learned = result.get("learners", {}).get(SHARED, {})
+        sampled = result["env_runners"]
         iteration = Iteration(
             number=int(result["training_iteration"]),
-            agent_steps=int(_sum(result, "num_module_steps_sampled_lifetime")),
-            return_mean=_number(result["env_runners"], WHOLE_RETURN),
+            agent_steps=int(sum(sampled.get("num_module_steps_sampled_lifetime", {}).values())),
+            return_mean=_number(sampled, WHOLE_RETURN),
             entropy=_number(learned, "entropy"),
             policy_loss=_number(learned, "policy_loss"),
             value_loss=_number(learned, "vf_loss"),
@@ -223,11 +224,6 @@ class Trainer:
 
 def _number(results: dict[str, Any], key: str) -> float:
     return float(results.get(key, float("nan")))
-
-
-def _sum(result: dict[str, Any], key: str) -> float:
-    counts = result["env_runners"].get(key, {})
-    return float(sum(counts.values())) if isinstance(counts, dict) else float(counts)
 
 
 MODULE = "default_policy"

@@ -1,7 +1,12 @@
 """The environments of Python: episodes, windows, options, rewards, copies."""
 
 import copy
+import os
+import pickle
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,3 +120,35 @@ def test_a_copy_of_an_environment_plays_on_as_the_environment_does():
     assert all(
         np.array_equal(mine[0]["agent_0"][k], theirs[0]["agent_0"][k]) for k in mine[0]["agent_0"]
     )
+
+
+def test_a_copied_single_agent_samples_what_is_legal_in_its_own_episode():
+    small = {"cluster": "small_leaf_spine", "overrides": ["workload.num_jobs=40"]}
+    env = gpuyard.make_single_agent_env(**small)
+    env.reset(seed=3)
+    twin, ended = copy.deepcopy(env), False
+    while not ended:
+        _, _, ended, *_ = twin.step(twin.action_space.sample())
+    env.step(env.action_space.sample())  # nor did the twin's play change what is legal here
+
+
+def test_an_environment_goes_to_another_process_without_its_episode(tmp_path: Path):
+    env = env_of()
+    paid = delays(env)
+    env.reset(seed=1)
+    (tmp_path / "env").write_bytes(pickle.dumps(env))
+    code = (
+        "import pickle, sys\n"
+        "from tests.api.test_environments import delays\n"
+        "env = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "try:\n    env.step({})\nexcept RuntimeError as error:\n    print(error)\n"
+        "print(delays(env))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "env")], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told, played = done.stdout.splitlines()
+    assert "before reset() or after the episode's end (none is pickled)" in told
+    assert played == str(paid)
