@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from gpuyard.launch.build import check_count, check_texts, resolve
-from gpuyard.launch.errors import ConfigError, explain, instead, nearest, refuse_no_choice
+from gpuyard.launch.errors import ConfigError, explain, instead, nearest
 from gpuyard.launch.own import composed_of
 from sim.errors import override
 
@@ -184,7 +183,6 @@ def refuse_for_all(
 def _composed(place: str, overrides: list[str]) -> str:
     refuse_for_all(place, overrides, all_words=False)
     try:
-        refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
         plain = resolve(composed_of("composition", overrides))
     except (ConfigError, HydraException) as error:
         raise ConfigError(f"{place}: {explain(error)}") from error

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from gpuyard.launch.errors import CONF, ConfigError, explain
+from gpuyard.launch.errors import CONF, ConfigError, explain, refuse_no_choice
 
 OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 _searched: ContextVar[list[str] | None] = ContextVar("searched", default=None)
@@ -83,6 +83,7 @@ def composed_of(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     """
     told = any(word.startswith(SEARCH_KEY) for word in overrides)
     try:
+        refuse_no_choice(overrides, choices_of)
         return compose(name, [*overrides, *([] if told else _search_words())])
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(explain(error)) from error

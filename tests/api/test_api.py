@@ -244,6 +244,7 @@ def test_a_policy_that_was_cut_off_is_refused_where_it_is_loaded(tmp_path: Path)
         ({"trace": {"job_id": ["a"]}}, "trace is a dict; it must be a pandas frame"),
         ({"overrides": ["gpus=64"]}, "gpus is 64; it is the table of GPU types"),
         ({"overrides": ["preempt_saves=maybe"]}, "preempt_saves is 'maybe'"),
+        ({"overrides": ["placer=null"]}, "placer=null: placer is one of the files of conf/placer"),
         ({"overrides": ["hydra.run.dir=x"]}, "overrides has 'hydra.run.dir=x', which is not read"),
     ],
 )
