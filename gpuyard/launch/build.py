@@ -204,11 +204,14 @@ TRAINING: Rules = {
     "keep_checkpoints": (True, 1),
     "algo.batch_agent_steps": (True, 1),
     "algo.minibatch_agent_steps": (True, 1),
+    "algo.iterations": (True, 0),
     "algo.epochs": (True, 1),
     "algo.checkpoint_every": (True, 1),
     "policy.prior_scale": (False, 0),
+    "warm_start.episodes": (True, 0),
+    "warm_start.epochs": (True, 0),
+    "warm_start.minibatch": (True, 1),
 }
-GRANULARITIES = ("gang", "worker")
 CRITICS = ("shared", "own")
 
 
@@ -242,7 +245,6 @@ def check_training(config: Mapping[str, Any]) -> None:
         check_plain(config, {"encoder.inner_rounds": (True, 1)})
     check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_choice(config, "policy.critic", CRITICS)
-    check_choice(config, "rules.granularity", GRANULARITIES)
     if config["reward"].get("scale_jobs") and config["algo"]["gamma"] == 1:
         raise ConfigError("algo.gamma is 1: reward=progress pays a job whenever it ends; lower it")
     batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))

@@ -25,6 +25,8 @@ KNOBS = {  # of any learner, by rule
     "from 0 to 1": ("gae_lambda",),
     "from 0 to below 1": ("average_decay",),
     "above 0": ("learning_rate", "clip", "value_clip", "grad_clip"),
+    "0 or more": ("value_weight", "env_runners"),
+    "1 or more": ("envs_per_runner",),
 }
 
 

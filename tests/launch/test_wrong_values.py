@@ -159,6 +159,9 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
         (("simulate", "+reward=delay"), "'reward'. reward is no choice of this program; it is one"),
         (("train", "algo=es"), "`train` takes algo=ppo; others are for `gpuyard learn`"),
         (("train", "algo.epochs=0"), "algo.epochs is 0; it must be a whole number from 1"),
+        (("train", "algo.envs_per_runner=0"), "algo.envs_per_runner is 0; it must be 1 or more"),
+        (("train", "algo.value_weight=-1"), "algo.value_weight is -1; it must be 0 or more"),
+        (("train", "warm_start.episodes=-1"), "warm_start.episodes is -1; it must be a whole"),
         (("train", "reward=progress", "algo.gamma=1"), "reward=progress pays a job whenever it"),
     ],
 )
