@@ -129,6 +129,9 @@ class Simulator:
         """A cluster at time 0. `belief` is what schedulers with INTERFERENCE are told."""
         if len(jobs) == 0:
             raise SimulationError("the workload has no jobs; widen its window")
+        if (home := int(np.max(jobs.home))) > (last := int(np.max(partition_of_server))):
+            told = f"a job arrives at partition {home}, and there are 0 to {last}"
+            raise SimulationError(f"{told}; play windows drawn for as many agents")
         self.jobs = jobs
         self.topology = topology
         self.physics = physics

@@ -98,8 +98,7 @@ def make_single_agent_env(
     """
     several = "make_env: this form has one agent"
     words = listed(overrides, refused={"agents": several, "agents.count": several})
-    env = make_env(trace, cluster, agents=1, part=part, seed=seed, overrides=words)
-    return SingleAgentEnv(env)
+    return SingleAgentEnv(make_env(trace, cluster, agents=1, part=part, seed=seed, overrides=words))
 
 
 def load_policy(folder: str | Path) -> "MarlScheduler":

@@ -172,9 +172,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         """One turn: the agent whose turn it is acts, the others wait."""
         turns, agents = self.turns, self.agents
         if turns is None or not agents:
-            raise RuntimeError(
-                "step() was called before reset() or after the episode's end (none is pickled)"
-            )
+            raise RuntimeError("step() before reset(), after the episode's end, or after pickling")
         self._act(turns, actions)
         self._steps += 1
         alive = turns.next()

@@ -262,3 +262,8 @@ def test_episodes_of_an_environment_are_the_runs_of_the_driver():
     delay_s = float(turns.take().delay_s.sum())
     assert total == pytest.approx(-delay_s / 1000.0)
     assert_same(ended(turns), ended(env.turns))
+
+
+def test_jobs_of_more_partitions_than_there_are_are_refused():
+    with pytest.raises(SimulationError, match="arrives at partition 1, and there are 0 to 0; play"):
+        mixed_world(1).simulator(MIXED_JOBS(0))
