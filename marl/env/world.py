@@ -103,8 +103,8 @@ def _blended(each: FloatArray, own_weight: float) -> FloatArray:
 
 
 def discounted(rewards: Sequence[float], gamma: float, over: bool) -> list[float]:
-    """Rewards to go; after a cut they go on with the episode's mean reward."""
-    total = 0.0 if over else float(np.mean(rewards)) / (1.0 - gamma)
+    """Rewards to go; after a cut they go on with the episode's mean reward, if gamma is not 1."""
+    total = 0.0 if over or gamma == 1.0 or not rewards else float(np.mean(rewards)) / (1.0 - gamma)
     gains = []
     for reward in reversed(rewards):
         total = reward + gamma * total

@@ -63,8 +63,7 @@ class Plan:
     @property
     def layout(self) -> Layout:
         """Padded sizes of observations."""
-        world, rules = self.world, self.rules
-        return layout_for(world.topology, world.partition_of_server, rules)
+        return layout_for(self.world.topology, self.world.partition_of_server, self.rules)
 
     def env(self, *, everyone: bool = False) -> SchedulingEnv:
         """An environment; without `everyone`, agents that have no choice do not observe."""
@@ -196,11 +195,11 @@ def play(
     actions: list[int] = []
     returns: list[float] = []
     for episode in range(episodes):
-        tracks = _play_one(env, teacher, seed * 1000 + episode)
+        tracks, over = _play_one(env, teacher, seed * 1000 + episode)
         for observations, taken, rewards in tracks:
             seen += observations
             actions += taken
-            returns += discounted(rewards, gamma, over=True)
+            returns += discounted(rewards, gamma, over)
         progress()
     return Lessons(stack(seen), torch.tensor(actions), torch.tensor(returns, dtype=torch.float32))
 
@@ -208,10 +207,11 @@ def play(
 Track = tuple[list[Observation], list[int], list[float]]
 
 
-def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> list[Track]:
-    """One episode: per agent its observations, actions, and reward until its next turn."""
+def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> tuple[list[Track], bool]:
+    """Per agent its observations, actions, and reward until its next turn; False after a cut."""
     tracks: dict[str, Track] = {agent: ([], [], []) for agent in env.possible_agents}
     observations, _ = env.reset(seed=seed)
+    ended: dict[str, bool] = {}
     while env.agents:
         chosen = {a: teacher(o) for a, o in observations.items() if a in env.agents}
         for agent, action in chosen.items():
@@ -219,11 +219,11 @@ def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> list[Track]:
                 tracks[agent][0].append(observations[agent])
                 tracks[agent][1].append(action)
                 tracks[agent][2].append(0.0)
-        observations, rewards, *_ = env.step(chosen)
+        observations, rewards, ended, *_ = env.step(chosen)
         for agent, reward in rewards.items():
             if tracks[agent][2]:
                 tracks[agent][2][-1] += reward
-    return list(tracks.values())
+    return list(tracks.values()), all(ended.values())
 
 
 def imitate(

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from marl.env.layout import Layout, Observation
+from marl.env.world import discounted
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.plan import RuleTeacher, imitate, play
 from marl.training.spec import WarmStartSpec
@@ -65,6 +66,21 @@ def test_returns_are_discounted_by_an_agents_own_steps():
     differs = ~torch.isclose(far.returns[:-1], near.returns[:-1] + far.returns[1:], atol=1e-4)
     assert int(differs.sum()) <= 3
     assert (near.observations["action_mask"][:, :-1].sum(1) > 0).all()  # decisions with a choice
+
+
+def test_returns_of_a_cut_episode_go_on():
+    jobs = RandomJobs(count=30, partitions=1, most_gpus=4, span_s=4000.0)
+
+    def returns(max_rounds: int, gamma: float) -> list[float]:
+        env = env_of(mixed_world(1), jobs, max_rounds=max_rounds)
+        return play(env, teacher_of(env.layout).act, 1, gamma, 0, lambda: None).returns.tolist()
+
+    for max_rounds, over in ((20, False), (10_000, True)):
+        rewards = returns(max_rounds, 0.0)
+        told = [returns(max_rounds, gamma) for gamma in (0.9, 1.0)]
+        for gamma, found in zip((0.9, 1.0), told, strict=True):
+            assert np.allclose(found, discounted(rewards, gamma, over), atol=1e-4)
+        assert over == np.allclose(told[0], discounted(rewards, 0.9, True), atol=1e-4)
 
 
 def test_imitation_agrees_with_the_teacher():
