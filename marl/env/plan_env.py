@@ -78,6 +78,14 @@ class Weights(NamedTuple):
 
 
 @kernel
+def _latest(times_s: FloatArray) -> float:
+    latest_s = 0.0
+    for each_s in times_s:
+        latest_s = max(latest_s, each_s)
+    return latest_s
+
+
+@kernel
 def look(dag: DagArrays, hopes: Hopes, task: int, scratch: Scratch) -> int:
     """Fill the scratch's shortlist and what is seen of it; returns how many GPUs are on it."""
     count = nearest_gpus(dag, task, hopes.hope[task], scratch.load, scratch.shortlist, scratch.gap)
@@ -85,7 +93,7 @@ def look(dag: DagArrays, hopes: Hopes, task: int, scratch: Scratch) -> int:
     seen[:] = 0.0
     least_end, least_out = np.inf, np.inf
     row = task if len(hopes.outlook) > 1 else 0
-    so_far = scratch.load.max()
+    so_far = _latest(scratch.load)
     for listed in range(count):
         here = scratch.shortlist[listed]
         length = dag.work[task] / dag.speed[here]
