@@ -155,10 +155,7 @@ class ScatterTree:
 
     def servers_to_racks(self, server: Tensor) -> Tensor:
         """(N, D) -> (B * R, D), mean over the rack's servers."""
-        share = server * self.server_share
-        racks = len(self.no_rack)
-        pooled = _sums(share, self.rack_row, racks)
-        return pooled
+        return _sums(server * self.server_share, self.rack_row, len(self.no_rack))
 
     def racks_to_clusters(self, rack: Tensor) -> Tensor:
         """(B * R, D) -> (B, D), mean over the partition's racks."""

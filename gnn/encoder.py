@@ -92,11 +92,7 @@ class MlpEncoder(Encoder):
         self.pool = nn.Linear(2 * h, h)
 
     def forward(self, batch: ClusterBatch) -> Embeddings:
-        """Encode `batch`.
-
-        Raises:
-            ValueError: features have another width than the encoder's, or a rack is out of range.
-        """
+        """Encode `batch`; errors are those of `HierarchicalEncoder`."""
         edges, gpu_mean, x_server = self._opened(batch)
         whole = ScatterTree.without_racks(batch)
         server: Tensor = self.first(x_server, self.first.message(gpu_mean))
@@ -135,11 +131,7 @@ class FlatEncoder(Encoder):
         self.cluster_up = Update(own_dim=0, neighbour_dim=h, out_dim=h)
 
     def forward(self, batch: ClusterBatch) -> Embeddings:
-        """Encode `batch`.
-
-        Raises:
-            ValueError: features have another width than the encoder's, or a rack is out of range.
-        """
+        """Encode `batch`; errors are those of `HierarchicalEncoder`."""
         edges, gpu_mean, x_server = self._opened(batch)
         whole = ScatterTree.without_racks(batch)
         server: Tensor = self.server_up(x_server, self.server_up.message(gpu_mean))
