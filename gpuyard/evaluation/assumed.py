@@ -12,7 +12,7 @@ from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import ASKED, physics_name
 from gpuyard.launch.moved import new_name
 from sim.errors import TraceError
-from sim.files import physics_words
+from sim.files import physics_words, time_text
 from sim.traces.workload import Lost, TraceWorkload
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,11 @@ log = logging.getLogger(__name__)
 MODEL_COLUMNS = ("model", "application")  # of `workload.columns`
 OFF = "none"
 MOST_LOAD = 3.0  # above it somebody may have meant percent
-HOUR_S = 3600.0
+UNTESTED = {  # parts that are no test of every policy, as results tell them
+    "train": "windows of part 'train', on which policies are learned",
+    "validation": "windows of part 'validation', on which policies are chosen",
+    "all": "windows of the whole file, a test of what was not learned on it",
+}
 MANY_WINDOWS = 4  # times the jobs of all random windows: in a shorter part some may well meet
 
 
@@ -158,11 +162,11 @@ def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:
     if gang is not None:
         yield f"gangs cut to {gang} GPUs"
     if low_s is not None and high_s is not None:
-        yield f"durations kept within {_time(low_s)} and {_time(high_s)}"
+        yield f"durations kept within {time_text(low_s)} and {time_text(high_s)}"
     elif low_s is not None:
-        yield f"durations raised to {_time(low_s)}"
+        yield f"durations raised to {time_text(low_s)}"
     elif high_s is not None:
-        yield f"durations cut to {_time(high_s)}"
+        yield f"durations cut to {time_text(high_s)}"
     load = workload.get("load")
     if load is not None and load > MOST_LOAD:
         yield f"jobs ask for {load:g} times the GPUs there are (0.9: for 90 % of them)"
@@ -207,6 +211,8 @@ def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]
     if "spec" in config["workload"] and thin > 1:
         yield f"1 generated job in {thin} kept"
     part = config.get("part")
+    if part in UNTESTED and "train_physics" not in config:  # which trainings have
+        yield UNTESTED[part]
     kept = None if part is None else experiment.kept(part)
     if kept is None:
         return
@@ -221,10 +227,6 @@ def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]
                "do not know: see workload.windows_from")  # fmt: skip
     if jobs == all_of and config.get("windows", 1) != 1:
         yield f"every window holds the same {jobs} jobs: only what is drawn for them differs"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / HOUR_S:g} h" if seconds >= HOUR_S else f"{seconds:g} s"
 
 
 def _restarts(experiment: Experiment) -> str | None:

@@ -125,6 +125,19 @@ def test_windows_that_overlap_are_told():
     assert told == {1: False, 4: True, 2: False}  # two windows of 40 meet once in five times
 
 
+def test_a_part_that_is_no_test_of_every_policy_is_told():
+    jobs, told = jobs_of(num_gpus=[1] * 100), {}
+    words = ["workload.num_jobs=10", "workload.thin=1", *OFF]
+    for part in ("train", "validation", "test"):
+        found = gpuyard.evaluate(
+            jobs, "small_leaf_spine", ["fifo"], part=part, windows=1, overrides=words
+        )
+        told[part] = [each for each in found.assumed if each.startswith("windows of")]
+    assert told["train"] == ["windows of part 'train', on which policies are learned"]
+    assert told["validation"] == ["windows of part 'validation', on which policies are chosen"]
+    assert told["test"] == []
+
+
 def test_windows_that_are_one_are_told():
     words = ["workload.num_jobs=null", "workload.thin=null"]
     jobs = jobs_of(num_gpus=[8] * 4)
