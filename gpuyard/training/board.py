@@ -278,7 +278,7 @@ def best_rival(config: Mapping[str, Any], rivals: Sequence[Contender]) -> dict[s
         log.warning("no rival in the learning curve: %s", error)
         return {}
     name = min(found, key=found.__getitem__)
-    log.info("best rival on the validation windows: %s, mean JCT %.0f s", name, found[name])
+    log.info("best rival on the validation windows: %s, JCT %s", name, jct_text(found[name]))
     return {name: found[name]}
 
 

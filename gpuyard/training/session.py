@@ -93,6 +93,7 @@ class Training:
         self.ray: RaySpec = build(config, "ray")
         self.plan = plan_of(config, self.experiment, "train")
         self.rules = self.plan.rules
+        self.experiment.window("validation", 0)  # a file too short is told before the teacher plays
         self._setting = {key: value for key, value in config.items() if key not in FREE}
         self.resumed = _resumed(config["resume"], self.folder, self._setting)
         self.best_s = math.inf
@@ -234,6 +235,9 @@ class Training:
         last = made >= self.ppo.iterations or (made > 0 and bool(self.rows) and self.spent())
         if made > 0 and (last or made % every == 0):
             self.judge_restored(trainer, told)
+        if last:
+            log.info("nothing is left to train: iteration %d of %d is made; raise algo.iterations "
+                     "or algo.time_budget_s to go on", made, self.ppo.iterations)  # fmt: skip
         while not last:
             heed_ctrl_c()
             done = trainer.iterate()

@@ -20,7 +20,7 @@ from gpuyard.training import session
 from marl.rllib import trainer
 from marl.rllib.checkpoint import FOLDER, JUDGED, SETTING, checkpoints
 from marl.training.spec import CheckpointError, TrainingError
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, TraceError
 from sim.report.run_folder import collect_record
 from tests.marl.test_train_script import WORDS
 from tests.marl.trainings import curve
@@ -130,10 +130,14 @@ def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
     assert train(tmp_path, [], "algo.iterations=1").best_s == 700
 
 
-def test_a_time_budget_that_is_spent_is_not_given_again(train: Train, trained: Path):
+def test_a_time_budget_that_is_spent_is_not_given_again(
+    train: Train, trained: Path, caplog: pytest.LogCaptureFixture
+):
     before = curve(trained)
-    train(trained, [], "algo.iterations=9", f"algo.time_budget_s={before[0]['wall_s']}")
+    with caplog.at_level(logging.INFO):
+        train(trained, [], "algo.iterations=9", f"algo.time_budget_s={before[0]['wall_s']}")
     assert curve(trained) == before
+    assert "nothing is left to train: iteration 1 of 9 is made" in caplog.text
 
 
 def test_an_error_keeps_the_iterations_before_it(train: Train, tmp_path: Path):
@@ -150,6 +154,14 @@ def test_a_wrong_setting_costs_no_checkpoint(train: Train, tmp_path: Path):
     with pytest.raises(ConfigError, match="has no weights of suspensions"):
         train(tmp_path, [], "resume=null", "policy.prior_scale=4", "rules.suspends=true")
     assert list(checkpoints(tmp_path)) == [1]
+
+
+def test_a_file_too_short_to_validate_on_is_told_before_the_teacher_plays(tmp_path: Path):
+    path = tmp_path / "jobs.csv"
+    rows = [f"{job},{60 * job},1,600" for job in range(100)]  # 50 train, 15 validate
+    path.write_text("\n".join(["job_id,submit_s,num_gpus,duration_s", *rows]))
+    with pytest.raises(TraceError, match="a window needs 40 jobs, this part has 15"):
+        session.Training(launched(tmp_path / "run", "workload=csv", f"workload.path={path}"))
 
 
 def test_a_restore_that_is_interrupted_costs_no_checkpoint(
