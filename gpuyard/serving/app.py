@@ -141,10 +141,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorForm}
     for status in (BAD_REQUEST, UNAUTHORISED, TOO_LATE, TOO_LARGE, NOT_POSSIBLE, FAULT)
 }
-OF_REQUESTS, OF_JOBS = (
-    {name for form in forms for name in form.model_fields}
-    for forms in ((StateForm, ExtenderArgs), (WaitingJob, RunningJob))
-)
+OF_REQUESTS = {*StateForm.model_fields, *ExtenderArgs.model_fields}
+OF_JOBS = {"queue": WaitingJob.model_fields, "running": RunningJob.model_fields}
 
 
 class QuickRequest(Request):
@@ -304,7 +302,8 @@ def _words(fault: dict[str, Any], body: Any) -> str:
     if isinstance(fault["input"], bytes):
         return "the body came without the header content-type: application/json; send it"
     if kind == "extra_forbidden":
-        near = nearest(str(path[-1])[:MOST_NAME], OF_REQUESTS if len(path) == 1 else OF_JOBS)
+        known = OF_REQUESTS if len(path) == 1 else OF_JOBS[path[0]]
+        near = nearest(str(path[-1])[:MOST_NAME], known)
         return f"{where}: nobody reads this key" + (f"; did you mean {near}?" if near else "")
     if kind == "missing":
         return f"{where}: is missing; it is required (GET /docs)"

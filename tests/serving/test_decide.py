@@ -241,6 +241,9 @@ def test_halves_of_letters_are_told_as_they_were_sent(service: Service, body: st
 def test_a_wrong_key_is_likened_to_those_of_its_place(service: Service):
     assert "did you mean running?" in service.refusal("/decide", {"time_s": 1, "runnin": []})
     assert "did you mean" not in service.refusal("/decide", {"time_s": 1, "gpu": 1})
+    placed = {"id": "a", "placement": [0], "started_s": 0, "partition": 0}  # it is where it runs
+    told = service.refusal("/decide", {"time_s": 1, "running": [placed]})
+    assert told.endswith("running[0].partition (job a): nobody reads this key")
 
 
 def test_what_is_long_is_told_in_short(service: Service):
