@@ -27,6 +27,7 @@ from sim.files import (
     write_atomically,
 )
 from sim.report.standings import Setting, Standing
+from sim.report.table_text import decimals_of
 from sim.report.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ def save_png(figure: Figure, path: Path) -> None:
 
 _FAR = 8.0  # times the best: beyond, dots on a logarithmic axis tell more than bars
 _PANELS_A_ROW = 2
-_ROOM = 1.6  # length of the axis in longest bars: room for intervals and labels
+_ROOM = 1.6  # length of the axis in longest bars, if no interval needs more
+_MOST_ROOM = 4.0  # beyond it, intervals are cut
+_UNLABELLED = 0.86  # of the axis; the rest is for the label of the longest
 
 
 def jct_bars(settings: Sequence[Setting], *, path: Path, confidence: float) -> None:
@@ -177,7 +180,9 @@ def _draw(axes: Axes, setting: Setting, confidence: float, colours: Mapping[Run,
         axes.set_xscale("log")
         axes.set_xlim(best / _ROOM, longest * _ROOM**2)
     else:
-        axes.set_xlim(0, _ROOM * longest or 1.0)
+        ends = [s.intervals["jct_mean_s"].high / unit.length_s / _UNLABELLED for s in known]
+        room = np.nanmax([_ROOM * longest, *ends])
+        axes.set_xlim(0, min(room, _MOST_ROOM * longest) or 1.0)
     scale = " (log scale)" if far else ""
     axes.set_xlabel(f"mean JCT [{unit.name}]{scale}, {confidence:.0%} interval")
     for place, standing in enumerate(known):
@@ -207,13 +212,13 @@ def _bar(axes: Axes, place: int, standing: Standing, unit: TimeUnit, colour: str
         axes.barh(place, centre, color=colour, height=0.68)
     end = centre
     if not np.isnan(low):
-        most = right / _ROOM**0.5 if dots else right * 0.86  # room for the label
+        most = right / _ROOM**0.5 if dots else right * _UNLABELLED
         end = max(min(high, most), centre)
         axes.hlines(place, max(low, left), end, color="#222222", linewidth=1.4)
         if end < high:
             axes.plot(end, place, ">", color="#222222", markersize=5)
     axes.annotate(
-        f"   {centre:.3g}", (end, place), va="center", fontsize=9,
+        f"   {centre:.{decimals_of(centre)}f}", (end, place), va="center", fontsize=9,
         fontweight="bold" if standing.role == "ours" else "normal",
     )  # fmt: skip
 

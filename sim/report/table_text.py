@@ -213,7 +213,7 @@ def interval_text(interval: Interval | None, factor: float) -> str:
     if interval is None:
         return "-"
     centre = interval.centre * factor
-    decimals = _decimals(centre)
+    decimals = decimals_of(centre)
     if np.isnan(interval.low):
         return f"{centre:.{decimals}f}"
     half = (interval.high - interval.low) / 2 * factor
@@ -229,7 +229,7 @@ def ratio_text(interval: Interval | None) -> str:
     return f"{interval.centre:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def _decimals(value: float) -> int:
+def decimals_of(value: float) -> int:
     """Decimals that show three significant figures, at most three decimals."""
     if value == 0 or not np.isfinite(value):
         return 1

@@ -98,6 +98,17 @@ def test_bars_have_one_panel_a_setting_and_the_colours_of_roles(tmp_path, make, 
     assert imread(path).shape[0] > single[0] and imread(path).shape[1] > single[1]
 
 
+def test_intervals_are_drawn_to_their_end_unless_far_away(tmp_path, make):
+    def thickest(*hours):  # pixels of an interval's line above each other; an arrow has more
+        rows = [make.row("a", jct_h, window=place) for place, jct_h in enumerate(hours)]
+        path = tmp_path / "bars.png"
+        jct_bars(standings(rows, ours=None, confidence=0.95), path=path, confidence=0.95)
+        dark = np.all(np.abs(imread(path)[..., :3] * 255 - 0x22) < 1, axis=2)
+        return dark.sum(axis=0).max()
+
+    assert thickest(2.0, 6.0, 2.5, 5.5, 4.0) < 6 < thickest(0.1, 12.0)
+
+
 def test_reports_load_no_heavy_library_before_they_draw_and_no_pandas_to_write_columns():
     code = (
         "import sys, sim.report.comparison_report, sim.report.run_folder, sim.report.summary\n"
