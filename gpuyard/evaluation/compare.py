@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -138,7 +139,7 @@ def pooled_jct_s(results: Sequence[Found]) -> tuple[dict[str, FloatArray], dict[
 
 
 def _recorded(top: Path) -> list[Path]:
-    """The folders with a record in or below `top`, in order; links are followed, places once."""
+    """The folders with a record in or below `top`, 2_x before 10_x, through links, each once."""
     found, seen = [], set[str]()
     for place, below, names in os.walk(top, followlinks=True):
         real = os.path.realpath(place)
@@ -147,7 +148,9 @@ def _recorded(top: Path) -> list[Path]:
         elif RECORD in names:
             found.append(Path(place))
         seen.add(real)
-    return sorted(found)
+    return sorted(found, key=lambda each: [
+        int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(each))
+    ])  # fmt: skip
 
 
 def _read(folder: Path) -> Found | None:

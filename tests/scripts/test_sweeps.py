@@ -46,6 +46,12 @@ def swept(one_sweep: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(one_sweep, tmp_path / "sweep"))
 
 
+def test_points_are_compared_in_the_order_of_the_grid(swept: Path):
+    (swept / NAMES[0]).rename(swept / f"10_{NAMES[0]}")
+    found = [each.folder.name for each in gather([swept], leave_out=swept)]
+    assert found == [*NAMES[1:], f"10_{NAMES[0]}"]
+
+
 def test_only_what_is_not_finished_runs_again(swept: Path, done: Callable):
     assert finished(swept) == NAMES
     before = stamps(swept)
