@@ -215,7 +215,7 @@ def _bar(axes: Axes, place: int, standing: Standing, unit: TimeUnit, colour: str
         most = right / _ROOM**0.5 if dots else right * _UNLABELLED
         end = max(min(high, most), centre)
         axes.hlines(place, max(low, left), end, color="#222222", linewidth=1.4)
-        if end < high:
+        if high > 1.001 * end:  # the axis ends at the longest interval, but for rounding
             axes.plot(end, place, ">", color="#222222", markersize=5)
     axes.annotate(
         f"   {centre:.{decimals_of(centre)}f}", (end, place), va="center", fontsize=9,
