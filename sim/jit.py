@@ -21,10 +21,12 @@ setting NUMBA_CACHE_LOCATOR_CLASSES.
 
 import hashlib
 import inspect
+import logging
 import os
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
@@ -37,6 +39,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.types import unliteral
 from numba.np import arrayobj
 
+log = logging.getLogger(__name__)
+
 SHIPPED = ("sim", "interference", "gnn", "marl", "gpuyard")
 PACKAGES = (*SHIPPED, "benchmarks", "tests")
 INDICES = "from the front"  # part of every stamp
@@ -45,33 +49,40 @@ _KEPT = re.compile(r"\.py\d+\w*(?:\.\d+)?\.nb[ic]$")
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
 
 
-_load_index: Any = IndexDataCacheFile._load_index
-_load_data: Any = IndexDataCacheFile._load_data
+_load: Any = IndexDataCacheFile.load
+_save: Any = IndexDataCacheFile.save
+# Of files that name a type that is gone, or that a crash or a full disk cut off. numba reads the
+# types of arguments before the stamp.
+UNREADABLE = (ImportError, AttributeError, EOFError, LookupError, TypeError, ValueError,
+              pickle.UnpicklingError)  # fmt: skip
+_told: list[str] = []  # once is enough
 
 
-def _load_or_forget(file: Any) -> dict[Any, Any]:
-    """What an index lists; nothing where it names a type that is gone: that is out of date too.
-
-    numba reads the types of arguments before the stamp, and a type whose module was removed or
-    renamed cannot be read.
-    """
+def _load_or_miss(file: Any, key: Any) -> Any:
+    """Compiled code; None, as where nothing is kept, if it cannot be read."""
     try:
-        kept: dict[Any, Any] = _load_index(file)
-    except (ImportError, AttributeError):
-        return {}
-    return kept
+        return _load(file, key)
+    except UNREADABLE:
+        return None
 
 
-def _load_or_miss(file: Any, name: str) -> Any:
-    """Compiled code; not there, as numba takes it, where it makes a type that is gone."""
+def _save_or_tell(file: Any, key: Any, data: Any) -> None:
+    """Keep compiled code; where it cannot be written, on a full disk for one, go on without."""
     try:
-        return _load_data(file, name)
-    except (ImportError, AttributeError) as error:
-        raise FileNotFoundError(name) from error
+        try:
+            _save(file, key, data)
+        except UNREADABLE:  # its index, which is begun anew
+            file.flush()
+            _save(file, key, data)
+    except OSError as error:
+        if not _told:
+            place = error.filename or file._cache_path
+            _told.append(f"compiled code is not kept ({place}: {os.strerror(error.errno or 0)})")
+            log.warning("%s; make room, or set NUMBA_CACHE_DIR=DIR", _told[0])
 
 
-IndexDataCacheFile._load_index = _load_or_forget  # type: ignore[method-assign]
-IndexDataCacheFile._load_data = _load_or_miss  # type: ignore[method-assign]
+IndexDataCacheFile.load = _load_or_miss  # type: ignore[method-assign]
+IndexDataCacheFile.save = _save_or_tell  # type: ignore[method-assign]
 
 
 class _Stamp:
@@ -234,8 +245,8 @@ def is_kept(dispatcher: Dispatcher, signature: tuple[Any, ...] | None = None) ->
             with index.open("rb") as stream:
                 pickle.load(stream)  # numba's version
                 stamp, kept = pickle.load(stream)
-        except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):
-            return False  # cut off, or of types that are gone
+        except (OSError, *UNREADABLE):
+            return False
         found = bool(kept) if signature is None else any(key[0] == signature for key in kept)
         return found and stamp == reach_digest(function)
     return False
@@ -326,26 +337,28 @@ arrayobj.fix_integer_index = _index
 
 F = TypeVar("F", bound=Callable[..., object])
 
-OPTIONS: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True}
-BARE: dict[str, Any] = {**OPTIONS, "_nrt": False}
-
 
 def kernel(function: F) -> F:
     """Compile a function that makes no arrays."""
-    return _once(cast(F, njit(**BARE)(function)))
+    return _compiled(function, _nrt=False)
 
 
 def array_kernel(function: F) -> F:
     """Compile a function that makes arrays."""
-    return _once(cast(F, njit(**OPTIONS)(function)))
+    return _compiled(function)
 
 
-def _once(dispatcher: F) -> F:
+def _compiled(function: F, **options: Any) -> F:
     """Let compiled callers see one function where they hand it constants.
 
     numba compiles a callee anew for every constant that it is called with, and so all that it
     calls in turn.
     """
+    compiler: Any = partial(njit, no_cfunc_wrapper=True, **options)
+    try:
+        dispatcher: F = compiler(cache=True)(function)
+    except RuntimeError:  # nowhere can it be kept, neither beside the sources nor in the home
+        dispatcher = compiler()(function)
     given = getattr(dispatcher, "get_call_template", None)
     if given is not None:  # else compilation is switched off
 

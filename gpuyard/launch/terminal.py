@@ -272,7 +272,7 @@ def sentence(name: str, seconds: float, *, keeps: bool) -> str:
     step = 1 if seconds < ROUGH_S else 5
     about = f"about {max(round(seconds / step), 1) * step} s"
     if not keeps:
-        return f"compiling {name}: {about}, in every process"
+        return f"compiling {name}: {about}, in every process (NUMBA_CACHE_DIR=DIR would keep it)"
     place = os.environ.get("NUMBA_CACHE_DIR")
     where = f"in {place}" if place else "beside the sources"
     return f"compiling {name}: once for this kind of run, {about}; kept {where}"

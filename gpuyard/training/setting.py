@@ -209,20 +209,18 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
         "source_spec": source_spec, "saved": saved, "budget": budget, "rivals": rivals,
         "evaluator": _evaluator(launch), "folder": launch.folder,
     }  # fmt: skip
-    if config["algo"]["estimator"] == BRANCHES:
-        from gpuyard.training.teaching import BranchTrainer, branch_rounds  # torch
+    estimator = config["algo"]["estimator"]
+    if estimator == ES:
+        return Trainer(**given)
+    from gpuyard.training import teaching  # torch
 
-        return BranchTrainer(branch_rounds(config), **given)
-    if config["algo"]["estimator"] == PPO:
-        from gpuyard.training.teaching import PpoTrainer, ppo_rounds  # torch
-
-        return PpoTrainer(ppo_rounds(config), **given)
-    if config["algo"]["estimator"] == DISTIL:
-        from gpuyard.training.teaching import DistilTrainer, Teacher, distil_rounds  # torch
-
-        form, vector, _ = first_of({**config, "hide": []}, _weights(config, "algo.teacher"))
-        return DistilTrainer(distil_rounds(config), Teacher(form, vector), **given)
-    return Trainer(**given)
+    if estimator == BRANCHES:
+        return teaching.BranchTrainer(teaching.branch_rounds(config), **given)
+    if estimator == PPO:
+        return teaching.PpoTrainer(teaching.ppo_rounds(config), **given)
+    form, vector, _ = first_of({**config, "hide": []}, _weights(config, "algo.teacher"))
+    teacher = teaching.Teacher(form, vector)
+    return teaching.DistilTrainer(teaching.distil_rounds(config), teacher, **given)
 
 
 def _kept_setting(config: Mapping[str, Any]) -> str:
