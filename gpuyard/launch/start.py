@@ -124,7 +124,7 @@ def _as_typed(argv: Sequence[str]) -> list[str]:
 
 
 def _after_words(argv: Sequence[str]) -> int:
-    """Where another override may stand: argparse wants all of them together, beside any `-m`."""
+    """Where another override may stand: argparse wants all of them together."""
     places = [at for at, word in enumerate(argv) if at and "=" in word and not word.startswith("-")]
     return max(places, default=len(argv) - 1) + 1
 
@@ -189,6 +189,7 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
 
         @functools.wraps(task)
         def checked() -> None:
+            sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in SWEEP)  # `-m` first
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
                 at = _after_words(sys.argv)
                 sys.argv[at:at] = own_groups(Path.cwd())
@@ -277,9 +278,10 @@ def _lock(folder: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
+        key = "sweep" if sweep_folder() else "run"
         raise ConfigError(
             f"{folder}: another run writes there now; wait for its end, or give this one a folder "
-            "of its own (hydra.run.dir=DIR)"
+            f"of its own (hydra.{key}.dir=DIR)"
         ) from None
     except OSError:  # a file system without locks
         log.debug("%s cannot be locked", folder)

@@ -1,5 +1,6 @@
 """Sweeps: finished points are skipped, an interrupted sweep goes on, tables tell what was swept."""
 
+import fcntl
 import json
 import os
 import re
@@ -50,6 +51,22 @@ def test_points_are_compared_in_the_order_of_the_grid(swept: Path):
     (swept / NAMES[0]).rename(swept / f"10_{NAMES[0]}")
     found = [each.folder.name for each in gather([swept], leave_out=swept)]
     assert found == [*NAMES[1:], f"10_{NAMES[0]}"]
+
+
+def test_m_may_stand_among_the_overrides(done: Callable):
+    words = (SMALL[1], "-m", SMALL[2], "scheduler=fifo", "seed=1")
+    assert finished(done("simulate", *words, folder="sweep", sweep=True).folder) == NAMES[:1]
+
+
+def test_a_point_that_another_sweep_writes_to_is_refused_with_the_key_of_sweeps(
+    tmp_path: Path, start: Callable
+):
+    (tmp_path / "sweep" / NAMES[0]).mkdir(parents=True)
+    held = os.open(tmp_path / "sweep" / NAMES[0], os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    refused = start("simulate", *SMALL, "scheduler=fifo", "seed=1", folder="sweep", sweep=True)
+    os.close(held)
+    assert refused.status == 1 and "of its own (hydra.sweep.dir=DIR)" in refused.err
 
 
 def test_only_what_is_not_finished_runs_again(swept: Path, done: Callable):
