@@ -78,7 +78,7 @@ def spread_ratio(compute_s: FloatArray, sync_bytes: FloatArray) -> FloatArray:
     """Modelled spread / consolidated speed, geometric mean over `GANGS`; shapes broadcast."""
     log_ratio = np.zeros(np.broadcast(compute_s, sync_bytes).shape)
     for gang in GANGS:
-        share = ring_share(np.asarray(float(gang)))
+        share = ring_share(gang)
         local_s = share * transfer_s(sync_bytes, FIT_INTRA_GBPS)
         spread_s = share * transfer_s(sync_bytes, FIT_NIC_GBPS)
         log_ratio += np.log((compute_s + local_s) / (compute_s + spread_s))

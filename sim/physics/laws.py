@@ -49,10 +49,21 @@ BITS_PER_BYTE = 8.0
 BITS_PER_GBIT = 1e9
 
 
-def ring_share(workers: FloatArray) -> FloatArray:
-    """2 (n - 1) / n: bytes a worker sends, as a multiple of the buffer; 0 up to one worker."""
-    n = np.maximum(workers, 1.0)
-    return 2.0 * (n - 1.0) / n
+def ring_share(workers: Any) -> Any:
+    """2 (n - 1) / n: bytes a worker of a ring of n sends, as a multiple of the buffer.
+
+    For a number or an array of them, 1 or more each.
+    """
+    return 2.0 * (workers - 1.0) / workers
+
+
+_ring = cast(Callable[[int], float], kernel(ring_share))
+
+
+@kernel
+def ring_bytes(workers: int, buffer_bytes: float) -> float:
+    """The same in bytes, for compiled code; 0 up to one worker."""
+    return _ring(workers) * buffer_bytes if workers > 1 else 0.0
 
 
 def transfer_s(num_bytes: FloatArray, gbps: float) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 from sim.arrays import IntArray, RowArray
 from sim.handle import Handle
 from sim.jit import kernel
+from sim.physics.laws import ring_bytes
 from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork, server_flows
 from sim.physics.max_min import sort_up
 from sim.physics.traffic import (
@@ -24,11 +25,6 @@ from sim.topology.topology import slowest_hop_gbps
 
 
 @kernel
-def _ring_bytes(members: int, buffer_bytes: float) -> float:
-    return 2.0 * (members - 1.0) / members * buffer_bytes if members > 1 else 0.0
-
-
-@kernel
 def _mix(
     row: Any, shape: tuple[int, int, int], tensor: int, data: int, paired: bool
 ) -> tuple[float, int]:
@@ -42,8 +38,8 @@ def _mix(
         paired: both ends of a stage boundary stand there.
     """
     width, depth, _ = shape
-    num_bytes = _ring_bytes(tensor, row.tensor_bytes / depth)
-    num_bytes += _ring_bytes(data, row.grad_bytes / (width * depth))
+    num_bytes = ring_bytes(tensor, row.tensor_bytes / depth)
+    num_bytes += ring_bytes(data, row.grad_bytes / (width * depth))
     steps = 2 * (tensor - 1) + 2 * (data - 1)
     if paired:
         num_bytes += 2.0 * row.activation_bytes / width
@@ -104,7 +100,7 @@ def local_load(
     if workers == 1:
         return 0.0, 0
     if row.pattern == RING:
-        return _ring_bytes(here, row.grad_bytes), 2 * (here - 1)
+        return ring_bytes(here, row.grad_bytes), 2 * (here - 1)
     if row.pattern == PARAMETER_SERVER:
         shards, hosted = row.ps_count, 0
         for shard in range(shards):

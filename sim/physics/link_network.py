@@ -20,7 +20,7 @@ from sim.errors import PhysicsError
 from sim.handle import Handle
 from sim.jit import kernel
 from sim.physics.catalogue import Catalogue
-from sim.physics.laws import BITS_PER_BYTE, BITS_PER_GBIT
+from sim.physics.laws import BITS_PER_BYTE, BITS_PER_GBIT, ring_bytes
 from sim.physics.traffic import (
     GPU_INSIDE,
     PARAMETER_SERVER,
@@ -190,7 +190,7 @@ def _ring(
     """
     if servers == 1 or buffer_bytes <= 0.0:
         return count, 1
-    hop_bytes = 2.0 * (servers - 1.0) / servers * buffer_bytes
+    hop_bytes = ring_bytes(servers, buffer_bytes)
     for k in range(servers - 1):
         count = _add(flow, count, stops[k], stops[k + 1], hop_bytes)
     return _add(flow, count, stops[servers - 1], stops[0], hop_bytes), servers

@@ -112,7 +112,7 @@ def _ring_s(
     """
     members = np.arange(most + 1, dtype=np.float64)
     steps = 2.0 * np.maximum(members - 1.0, 0.0)
-    transfer = transfer_s(sync_bytes, gbps)[:, None] * ring_share(members)[None, :]
+    transfer = transfer_s(sync_bytes, gbps)[:, None] * ring_share(np.maximum(members, 1.0))[None, :]
     return np.asarray(transfer + steps[None, :] * alpha_s)
 
 

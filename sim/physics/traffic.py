@@ -19,6 +19,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.arrays import RowArray as RowArray
 from sim.errors import PhysicsError
 from sim.jit import kernel
+from sim.physics.laws import ring_share
 
 INT, FLOAT = np.int64, np.float64
 
@@ -291,10 +292,10 @@ def _add(edges: Edges, source: int, target: int, num_bytes: float) -> None:
 
 
 def _ring(edges: Edges, members: list[int], buffer_bytes: float) -> None:
-    """All-reduce of `buffer_bytes`: 2 (n - 1) / n of it over every hop."""
+    """All-reduce of `buffer_bytes`, a part of it over every hop."""
     number = len(members)
     for k, member in enumerate(members):
-        hop_bytes = 2.0 * (number - 1.0) / number * buffer_bytes
+        hop_bytes = ring_share(number) * buffer_bytes
         _add(edges, member, members[(k + 1) % number], hop_bytes)
 
 
