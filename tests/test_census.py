@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 75_969,
+    "python_lines": 76_051,
     "python_files": 342,
     "arrows": 172,
     "arrows_in_sim": 37,

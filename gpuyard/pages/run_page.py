@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 
 from gpuyard.pages.gantt import gantt_figures
-from gpuyard.pages.page import Figure, Page, Slider, Table, facts_of, label, percents
-from gpuyard.pages.sections import jct_figure, looks, metrics_table, use_figure
+from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, label, percents
+from gpuyard.pages.sections import HOUR_S, jct_figure, looks, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
 from sim.files import axis_unit_for, physics_words
-from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server
+from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server, waits_of
 from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS, Record
 from sim.report.run_tables import server_names
@@ -52,6 +52,7 @@ def run_page(
         jct_figure({name: times_s}, look),
         use_figure({name: timeline_of(run, bins=TIMELINE_BINS)}, look),
         *gantt_figures(run),
+        waits_table(run),
         *more,
         tree_figure(run),
         metrics_table({**metrics, "decides": run.decides}),
@@ -91,6 +92,44 @@ def _time(time_s: float) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+NOTE_OF_WAITS = (
+    "Shares of the time that jobs wait. Too few free: fewer GPUs were free in the cluster than the "
+    "job asks for. Held back: enough were free in its partition, and others came first, or they "
+    "were scattered, of another type, or left for a better place; explain=JOB says which."
+)
+
+
+def waits_table(run: Run) -> Table | None:
+    """What jobs waited for, by size of their gangs; None if nobody waited."""
+    waits, several = waits_of(run), int(run.partition_of_server.max()) > 0
+    causes = {"too few free": waits.too_few_s, "held back": waits.held_back_s}
+    if several:
+        causes["free in other partitions only"] = waits.elsewhere_s
+    total_s = waits.too_few_s + waits.elsewhere_s + waits.held_back_s
+    if not total_s.any():
+        return None
+    power = np.ceil(np.log2(run.jobs.num_gpus[waits.job])).astype(np.int64)
+    groups = [(_gangs(each), power == each) for each in np.unique(power).tolist()]
+    rows = []
+    for name, mine in [*groups, ("all", np.ones(len(power), dtype=np.bool_))]:
+        sum_s = float(total_s[mine].sum())
+        parts = [float(part[mine].sum()) for part in causes.values()]
+        shares = [part / sum_s if sum_s else math.nan for part in parts]
+        jobs, hours = len(np.unique(waits.job[mine & (total_s > 0)])), sum_s / HOUR_S
+        rows.append((
+            Cell(name), Cell(f"{jobs:,}", jobs), Cell(f"{hours:,.1f}", hours),
+            *(Cell("-" if math.isnan(x) else f"{x * PERCENT:.0f} %", x) for x in shares),
+        ))  # fmt: skip
+    headers = ("GPUs asked for", "jobs that waited", "hours in all", *causes)
+    return Table("Why jobs waited", headers, tuple(rows), NOTE_OF_WAITS)
+
+
+def _gangs(power: int) -> str:
+    """The sizes that round up to a power of two."""
+    least, most = 2**power // 2 + 1, 2**power
+    return f"{most}" if least >= most else f"{least} to {most}"
 
 
 MOST_CELLS = 2500  # servers of the heat map; of more, a cell is a rack

@@ -207,6 +207,48 @@ def _stretches(visits: list[tuple[float, float, int]]) -> list[tuple[int, float,
     return found
 
 
+@dataclass(frozen=True)
+class Waits:
+    """K waits: of one job in one partition, until it starts, leaves or is forwarded."""
+
+    job: IntArray  # (K,) row of the job table
+    too_few_s: FloatArray  # (K,) fewer GPUs were free in the cluster than it asks for
+    elsewhere_s: FloatArray  # (K,) the cluster had enough, its partition had not
+    held_back_s: FloatArray  # (K,) its partition had enough
+
+
+def waits_of(run: Run) -> Waits:
+    """How long jobs waited, by how many GPUs were free meanwhile; those on servers that are up."""
+    log, change = run.log, wait_change(run)
+    rows = np.flatnonzero((change != 0) | (log.kind == Kind.FORWARD))
+    rows = rows[np.argsort(log.job[rows], kind="stable")]
+    job, time_s = log.job[rows], log.time_s[rows]
+    same = np.append(job[1:] == job[:-1], False)[: len(job)]
+    until_s = np.where(same, np.append(time_s[1:], 0.0)[: len(job)], log.time_s[-1])
+    waits = change[rows] >= 0
+    job, begin_s, end_s = job[waits], time_s[waits], until_s[waits]
+    home, gang = log.partition[rows][waits], run.jobs.num_gpus[job]
+
+    changes, of_gpu = unusable_changes(log), run.partition_of_server[run.topology.gpu_server]
+    enough_s = _enough_s(gpus_without(run, changes), gang, begin_s, end_s)
+    enough_here_s = np.zeros(len(job))
+    for partition, gpus in enumerate(np.bincount(of_gpu).tolist()):
+        mine, here = home == partition, changes.of(of_gpu[changes.gpu] == partition)
+        free = gpus_without(run, here, gpus)
+        enough_here_s[mine] = _enough_s(free, gang[mine], begin_s[mine], end_s[mine])
+    too_few_s, elsewhere_s = end_s - begin_s - enough_s, enough_s - enough_here_s
+    return Waits(job, *np.maximum([too_few_s, elsewhere_s, enough_here_s], 0.0))  # but rounding
+
+
+def _enough_s(free: Steps, gang: IntArray, begin_s: FloatArray, end_s: FloatArray) -> FloatArray:
+    """(K,) seconds between these times (K,) with at least `gang` (K,) GPUs free."""
+    found = np.zeros(len(gang))
+    for size in np.unique(gang).tolist():
+        mine, enough = gang == size, Steps(free.time_s, (free.value >= size).astype(np.float64))
+        found[mine] = enough.integral(end_s[mine]) - enough.integral(begin_s[mine])
+    return found
+
+
 def fragmentation_metrics(run: Run) -> dict[str, float]:
     """Both measures, over the whole run.
 

@@ -297,9 +297,10 @@ def available_over_time(run: Run) -> Steps:
     return gpus_without(run, down_changes(run.log))
 
 
-def gpus_without(run: Run, changes: GpuChanges) -> Steps:
-    """Number of GPUs without a holder; all of them from the first submission or event on."""
-    change = np.concatenate([[run.topology.num_gpus], -changes.gpus_with(1)])
+def gpus_without(run: Run, changes: GpuChanges, gpus: int | None = None) -> Steps:
+    """GPUs without a holder, of `gpus` (None: all); all of them from the beginning on."""
+    total = run.topology.num_gpus if gpus is None else gpus
+    change = np.concatenate([[total], -changes.gpus_with(1)])
     return steps_of_changes(np.concatenate([[first_s(run)], changes.time_s]), change)
 
 

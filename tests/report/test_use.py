@@ -9,7 +9,7 @@ import pytest
 import gpuyard
 from gpuyard.api.running import Run as Played
 from sim.report.balance import finish_time_rho
-from sim.report.gpu_use import fragmentation_metrics, unusable_free_over_time
+from sim.report.gpu_use import fragmentation_metrics, unusable_free_over_time, waits_of
 from sim.report.summary import energy_metrics, summarise
 from sim.report.timeline import unusable_changes
 from sim.run import Kind
@@ -48,6 +48,24 @@ def test_gpus_that_are_free_while_a_gang_waits_that_would_fit_their_number(scatt
     assert fragmentation_metrics(scattered)["gpu_idle_while_fitting_frac"] == pytest.approx(
         60 / (8 * 20)
     )
+
+
+def test_what_jobs_wait_for(hand):
+    # 2 partitions of 4 GPUs. The first is full until 10; the second is down from 4 to 6.
+    job = hand.Job
+    jobs = [
+        job(0.0, 10.0, ((0.0, 10.0, [0, 1, 2, 3]),), gpus=4),
+        job(0.0, 5.0, ((12.0, 17.0, [0, 1]),), gpus=2),  # free in the other until 10, then here
+        job(2.0, 5.0, (), gpus=6, finished=False),  # larger than its partition
+        job(3.0, 5.0, ((17.0, 22.0, [4]),), home=1, forwarded_s=(5.0,)),
+    ]
+    down = ((4.0, Kind.SERVER_DOWN, [4, 5, 6, 7]), (6.0, Kind.SERVER_UP, [4, 5, 6, 7]))
+    run = hand.build_run(jobs, 2, 4, partitions=2, server_events=down)
+    waits = waits_of(run)
+    assert waits.job.tolist() == [0, 1, 2, 3, 3]
+    assert waits.too_few_s == pytest.approx([0, 2, 8, 1, 1])
+    assert waits.elsewhere_s == pytest.approx([0, 8, 12, 0, 0])
+    assert waits.held_back_s == pytest.approx([0, 2, 0, 1, 11])
 
 
 def test_a_gang_larger_than_what_is_free_is_not_fragmentation(hand):
