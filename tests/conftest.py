@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.once import look_up_once
+
 # Derandomised: a run tells the same story twice. No deadline: the first kernel call compiles.
 settings.register_profile(
     "gpuyard",
@@ -30,11 +32,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure() -> None:
     """Importing and collecting make millions of objects that stay: looking through them is idle."""
     gc.disable()
+    look_up_once()
 
 
 def pytest_collection_finish() -> None:
-    """From here on collect what tests leave, and pass by what was there before."""
+    """From here on collect what tests leave, now and then, and pass by what was there before."""
     gc.enable()
+    gc.set_threshold(20_000)
     gc.freeze()
 
 

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.once import look_up_once
+
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
     "torch", "numba", "pandas", "rich.console", "sim.simulator", "sim.scoring.linear_score",
@@ -87,11 +89,13 @@ def serve() -> None:
     atexit.register(leave)  # before all others, thus called after them
     for name in IMPORTED:
         importlib.import_module(name)
+    look_up_once(ROOT / "conf")
     with redirect_stdout(sys.stderr):  # answers go to standard output
         play_once()
     assert "ray" not in sys.modules
     assert threading.active_count() == 1  # no other comes along, nor does a lock that it holds
     gc.freeze()  # children need not look through all of it, which would copy it
+    gc.set_threshold(20_000)
     while line := _read_line():
         told = json.loads(line)
         child = os.fork()

@@ -9,13 +9,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = """
-import numpy as np
-from sim.gandiva import pair_costs
-from sim.physics.mix_table import pairs_alone
+COST = """
+from sim.jit import kernel
+from sim.physics.laws import excess_by
 
-slowing, feasible = pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_)
-print(pair_costs(slowing, feasible, 0.0).item(), sum(pair_costs.stats.cache_hits.values()))
+@kernel
+def cost(slowdown, milli):
+    return 4.0 * excess_by(slowdown, milli)
+"""
+CALLER = """
+from sim.cost import cost
+from sim.jit import kernel
+
+@kernel
+def caller(slowdown):
+    return cost(slowdown, 1000) + 0.25
+"""
+PROGRAM = """
+from sim.caller import caller
+print(caller(1.5), sum(caller.stats.cache_hits.values()))
 """
 
 
@@ -38,13 +50,15 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path) -> None:
-    """`pair_costs` calls `joining_cost` of sim/physics/laws.py, which comes to `excess_by`."""
+    """`caller` calls `cost` of another file, which comes to `excess_by` of sim/physics/laws.py."""
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in (("cost", COST), ("caller", CALLER)):
+        (tmp_path / "sim" / f"{name}.py").write_text(text, encoding="utf-8")
     kept = tmp_path / "sim" / "__pycache__"
     kept.mkdir()
-    old = kept / "gandiva.pair_costs-43.py311.nbi"  # as numba itself names them
+    old = kept / "caller.caller-43.py311.nbi"  # as numba itself names them
     old.write_bytes(b"")
-    gone = kept / "gandiva.removed-reach.py311.1.nbc"
+    gone = kept / "caller.removed-reach.py311.1.nbc"
     gone.write_bytes(b"")
     merged = kept / "no_such_module.some-reach.py311.1.nbc"
     merged.write_bytes(b"")
@@ -58,13 +72,13 @@ def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path)
 
     laws = tmp_path / "sim" / "physics" / "laws.py"
     edit(laws, "excess = slowdown - 1.0", "excess = 5.0 * (slowdown - 1.0)")
-    assert run(tmp_path) == (12.25, 0)
+    assert run(tmp_path) == (10.25, 0)
 
     # A comment, and a file that is not compiled, change nothing.
     laws.write_text(laws.read_text(encoding="utf-8") + "\n# Edited.\n", encoding="utf-8")
     units = tmp_path / "sim" / "report" / "units.py"
     units.write_text("", encoding="utf-8")
-    assert run(tmp_path) == (12.25, 1)
+    assert run(tmp_path) == (10.25, 1)
 
     edit(laws, "excess = 5.0 * (slowdown - 1.0)", "excess = slowdown - 1.0")
     assert run(tmp_path)[0] == 2.25

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forking import run_program
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="nothing pins a process to a core here"
@@ -185,9 +187,10 @@ def test_ctrl_c_keeps_what_is_measured_and_leaves_no_loop(tmp_path):
         (("cpu.mixes=[[mlp/8,mlp/8]]",), "fewer than three"),
     ],
 )
-def test_what_cannot_be_is_one_message(measure, tmp_path, words, told):
-    done = measure("mlp/8", *words)
+def test_what_cannot_be_is_one_message(tmp_path, words, told):
+    done = run_program(command(tmp_path, "mlp/8", *words)[1:])
     assert done.returncode == 1
+    assert "Traceback" not in done.stderr
     assert done.stderr.count("error:") == 1
     assert told in done.stderr
     assert not list(tmp_path.rglob("*.csv"))

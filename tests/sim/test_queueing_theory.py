@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +11,17 @@ import pytest
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, cluster, play, world
+from tests.sim.worlds import Job, cluster, job_table, play, world
 
 JOBS, WARM, BATCHES = 164_000, 4_000, 20
 T_999 = 3.883  # two-sided 99.9 % quantile of Student's t with BATCHES - 1 degrees of freedom
 
-SAME = [Job(0.0, 1, 1.0)] * JOBS  # each with its own times
+
+@cache
+def same_jobs() -> dict[str, Any]:
+    """Columns of a table of jobs of one GPU, each to be given times of its own."""
+    return vars(job_table([Job(0.0, 1, 1.0)] * JOBS))
+
 
 Service = Callable[[np.random.Generator, int], np.ndarray]  # of mean 1
 SERVICES: dict[str, tuple[Service, float]] = {  # with E[S^2]
@@ -33,7 +40,8 @@ def mean_wait(servers: int, load: float, service: Service, seed: int) -> tuple[f
     lengths_s = service(rng, JOBS)
     times = {"submit_s": submit_s, "duration_s": lengths_s, "estimate_s": lengths_s}
     scheduler = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
-    run = play(world(SAME, cluster(servers, 1), traits=times), scheduler)
+    yard = world([Job(0.0, 1, 1.0)], cluster(servers, 1), traits=same_jobs() | times)
+    run = play(yard, scheduler)
     wait_s = (run.start_s - run.jobs.submit_s)[WARM:]
     means = wait_s.reshape(BATCHES, -1).mean(axis=1)
     return float(means.mean()), T_999 * float(means.std(ddof=1)) / math.sqrt(BATCHES)
