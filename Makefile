@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.gpuyard-stamp
 PYTEST_FLAGS ?= -n 2 --dist worksteal
 
+# Modules are compiled once: where that is off, each of hundreds of processes does it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Equal runs everywhere: fixed hashes, one thread a process, nothing sent out.
 export PYTHONHASHSEED := 0
 export OMP_NUM_THREADS := 1

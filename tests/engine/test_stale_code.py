@@ -114,8 +114,8 @@ def test_code_kept_for_a_type_whose_module_is_gone_is_out_of_date(
         return done.stdout.strip() or done.stderr
 
     assert told("old_kind") == answer
-    (tmp_path / "sim" / "old_kind.py").rename(tmp_path / "sim" / "new_kind.py")
-    assert told("new_kind") == answer
+    (tmp_path / "sim" / "old_kind.py").rename(tmp_path / "sim" / "newer_kind.py")
+    assert told("newer_kind") == answer
 
 
 SMALL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))\n"
