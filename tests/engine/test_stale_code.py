@@ -118,11 +118,15 @@ def test_code_kept_for_a_type_whose_module_is_gone_is_out_of_date(
     assert told("newer_kind") == answer
 
 
+KEPT = """
+from sim.physics.laws import excess_by
+print(excess_by(1.5, 1000), sum(excess_by.stats.cache_hits.values()))
+"""
 SMALL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))\n"
 
 
 def kept_beside(
-    folder: Path, *, program: str = PROGRAM, sources: Path = ROOT, **environment: str
+    folder: Path, *, program: str = KEPT, sources: Path = ROOT, **environment: str
 ) -> tuple[str, str]:
     """What a process prints that keeps compiled code in a folder, and its errors."""
     places = {"PYTHONPATH": str(sources), "NUMBA_CACHE_DIR": str(folder), **environment}
@@ -136,19 +140,19 @@ def kept_beside(
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
 @pytest.mark.parametrize("left", [0, 150])
 def test_kept_code_that_was_cut_off_is_made_anew(tmp_path: Path, kind: str, left: int) -> None:
-    assert kept_beside(tmp_path) == ("2.25 0", "")
-    (file,) = tmp_path.glob(f"*/gandiva.pair_costs-*.{kind}")
+    assert kept_beside(tmp_path) == ("0.5 0", "")
+    (file,) = tmp_path.glob(f"*/laws.excess_by-*.{kind}")
     file.write_bytes(file.read_bytes()[:left])
-    assert kept_beside(tmp_path) == ("2.25 0", "")
-    assert kept_beside(tmp_path) == ("2.25 1", "")
+    assert kept_beside(tmp_path) == ("0.5 0", "")
+    assert kept_beside(tmp_path) == ("0.5 1", "")
 
 
 def test_on_a_full_disk_code_is_used_and_not_kept(tmp_path: Path) -> None:
-    answer, told = kept_beside(tmp_path, program=SMALL + PROGRAM)
-    assert answer == "2.25 0"
+    answer, told = kept_beside(tmp_path, program=SMALL + KEPT)
+    assert answer == "0.5 0"
     assert told.count("compiled code is not kept") == 1
     assert str(tmp_path) in told
-    assert kept_beside(tmp_path) == ("2.25 0", "")
+    assert kept_beside(tmp_path) == ("0.5 0", "")
 
 
 def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path) -> None:
@@ -158,4 +162,4 @@ def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path) -> None
     nowhere = tmp_path / "sim" / "__pycache__" / "below"
     home = {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere)}
     for _ in range(2):
-        assert kept_beside(nowhere, sources=tmp_path, **home) == ("2.25 0", "")
+        assert kept_beside(nowhere, sources=tmp_path, **home) == ("0.5 0", "")
