@@ -41,9 +41,9 @@ def arrows() -> frozenset[tuple[str, str]]:
     for path in sources(*PACKAGES):
         for module in _imported(path):
             whole = module.replace(".", "/")  # a room, where its own file is imported
-            here, there = room_of(path), whole if whole in rooms else whole.rpartition("/")[0]
-            if there in rooms and there != here:
-                found.add((here, there))
+            room, imported = room_of(path), whole if whole in rooms else whole.rpartition("/")[0]
+            if imported in rooms and imported != room:
+                found.add((room, imported))
     return frozenset(found)
 
 

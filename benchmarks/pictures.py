@@ -53,19 +53,19 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FIGURES)
     parser.add_argument("--scheme", choices=["light", "dark"], default="light")
     parser.add_argument("--height", type=int, default=2000)
-    told = parser.parse_args()
+    options = parser.parse_args()
     found = os.environ.get("GPUYARD_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     from playwright.sync_api import sync_playwright
 
     failed = False
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        for name, _, file in (word.partition("=") for word in told.pages):
+        for name, _, file in (word.partition("=") for word in options.pages):
             for width in WIDTHS:
-                path = told.folder / f"page_{name}_{width}.png"
+                path = options.folder / f"page_{name}_{width}.png"
                 said = pictured(
                     browser, Path(file), path,
-                    width=width, height=told.height, scheme=told.scheme,
+                    width=width, height=options.height, scheme=options.scheme,
                 )  # fmt: skip
                 failed |= bool(said)
                 size_kb = path.stat().st_size / 1024

@@ -71,7 +71,7 @@ def _state(cluster: dict[str, Any], rng: np.random.Generator, *, frees: bool) ->
                 started_s = now_s - rng.uniform(10, 9000)
                 running.append(
                     {"placement": list(range(at, at + gang)), "started_s": started_s}
-                    | _told(cluster, rng, f"r{len(running)}")
+                    | _job(cluster, rng, f"r{len(running)}")
                 )
             at += gang
     queue = [
@@ -80,13 +80,13 @@ def _state(cluster: dict[str, Any], rng: np.random.Generator, *, frees: bool) ->
             "submitted_s": now_s - rng.uniform(0, 5000),
             "partition": int(rng.integers(cluster["partitions"])),
         }
-        | _told(cluster, rng, f"q{at}")
+        | _job(cluster, rng, f"q{at}")
         for at in range(WAITING)
     ]
     return {"time_s": now_s, "queue": queue, "running": running}
 
 
-def _told(cluster: dict[str, Any], rng: np.random.Generator, name: str) -> dict[str, Any]:
+def _job(cluster: dict[str, Any], rng: np.random.Generator, name: str) -> dict[str, Any]:
     profile = str(rng.choice(cluster["profiles"]))
     return {"id": name, "estimate_s": float(rng.lognormal(7, 1.5)), "profile": profile}
 
@@ -133,18 +133,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="sjf and agents for one second each")
     parser.add_argument("--only", nargs="*", default=list(SERVED), choices=list(SERVED))
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "serving")
-    told = parser.parse_args()
-    if told.quick:
-        told.only, told.seconds = ["sjf", "agents"], 1.0
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: told.cores])
+    options = parser.parse_args()
+    if options.quick:
+        options.only, options.seconds = ["sjf", "agents"], 1.0
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     rows = {}
-    for name in told.only:
-        with served(SERVED[name], told.folder / re.sub(r"\W+", "_", name)) as (service, process):
-            rows[name] = measured(service, process, told.seconds)
+    for name in options.only:
+        with served(SERVED[name], options.folder / re.sub(r"\W+", "_", name)) as (service, process):
+            rows[name] = measured(service, process, options.seconds)
         figures = "  ".join(f"{key} {value:,.1f}" for key, value in rows[name].items())
         print(f"{name:14} {figures}", flush=True)
-    if told.json is not None:
-        told.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.json is not None:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":
