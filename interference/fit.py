@@ -69,11 +69,11 @@ def every_cell(rows: CoRows, solos: SoloProfiles) -> Cells:
     shape = len(gpu_types), len(profiles), len(profiles)
     kind, victim, aggressor = (index.ravel() for index in np.indices(shape))
     name, types = objects(profiles), objects(gpu_types)
-    there = [
+    profiled = [
         (source, types[t], name[v]) in known and (source, types[t], name[a]) in known
         for t, v, a in zip(kind, victim, aggressor, strict=True)
     ]
-    place = np.flatnonzero(there)
+    place = np.flatnonzero(profiled)
     query = co_rows(
         source=source,
         gpu_type=types[kind[place]],
@@ -101,8 +101,8 @@ def cross_fitted(
     speed, sd = np.empty((2, len(parts), len(cells.rows)))
     for fold, (train, _) in enumerate(parts):
         model.fit(rows.take(train), solos)
-        told = model.predict(cells.rows, solos)
-        speed[fold], sd[fold] = told.norm_speed, told.sd
+        predicted = model.predict(cells.rows, solos)
+        speed[fold], sd[fold] = predicted.norm_speed, predicted.sd
     mean_speed, mean_sd = speed.mean(axis=0), sd.mean(axis=0)
     for fold, (_, test) in enumerate(parts):
         held_out = np.isin(asked, fitted[test])
@@ -145,7 +145,7 @@ def _natural(profile: str) -> tuple[str, int]:
     return (model, int(batch)) if batch.isdigit() else (profile, 0)
 
 
-SAVED = ("linear", LEARNED)  # models that schedulers can be told
+SAVED = ("linear", LEARNED)  # models that schedulers can be given
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class FitReport:
     """What a fit found."""
 
     data_sets: dict[str, DataSet]
-    told: pd.DataFrame  # lines of `judge.as_told` with data_set, split and model
+    predictions: pd.DataFrame  # lines of `judge.prediction_lines` with data_set, split and model
     saved: SavedModel
 
 
@@ -184,14 +184,14 @@ def fit_and_report(
     # Refuses too few of them before minutes of work.
     list(pair_folds(pairs.take(fit_rows(pairs)), folds, np.random.default_rng(seed)))
     fresh = partial(fresh_models, seed, models)
-    told = {}
+    held = {}
     for name, each in sets.items():
         rows = each.rows.take(fit_rows(each.rows))
-        told[name] = judge(rows, each.solos, fresh, folds=folds, seed=seed, done=_about(name, done))
+        held[name] = judge(rows, each.solos, fresh, folds=folds, seed=seed, done=_about(name, done))
     kept = [name for name in SAVED if models is None or name in models or name == SAVED[0]]
     saved = saved_model(first, kept, seed=seed, folds=folds, keep_observed=True)
     done("tables for the simulator")
-    return FitReport(sets, below_each_other(told, "data_set"), saved)
+    return FitReport(sets, below_each_other(held, "data_set"), saved)
 
 
 def _about(name: str, done: Callable[[str], None]) -> Callable[[str], None]:
@@ -201,7 +201,7 @@ def _about(name: str, done: Callable[[str], None]) -> Callable[[str], None]:
 def saved_model(
     data: DataSet, models: Sequence[str], *, seed: int, folds: int, keep_observed: bool
 ) -> SavedModel:
-    """Cross-fitted tables of models that schedulers can be told.
+    """Cross-fitted tables of models that schedulers can be given.
 
     Args:
         data: rows; only pairs on one whole GPU are used, or on links where there are no others.

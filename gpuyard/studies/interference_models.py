@@ -74,7 +74,7 @@ def fit_interference(cfg: DictConfig) -> None:
             )  # fmt: skip
         models = partial(fresh_models, choice.seed, choice.models)
         scores = score(asked, sets, models, done=count.tell) if asked else None
-    results = results_of(None if report is None else report.told, scores)
+    results = results_of(None if report is None else report.predictions, scores)
     write_tables(results, launch.folder)
     if config["figures"]:
         write_figures(results, launch.folder)

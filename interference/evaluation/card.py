@@ -56,7 +56,7 @@ def origin_of(data_set: str) -> Origin:
 
 
 BASELINES = ("constant", "linear")
-WORST_MODELS = 3  # victims' models that are told of each split
+WORST_MODELS = 3  # victims' models that are listed of each split
 Cells = tuple[str, ...]
 
 CHOSEN = """\
@@ -146,16 +146,16 @@ def _data(sets: Mapping[str, DataSet]) -> Iterator[str]:
     yield _table(headers, rows)
     caveats = {name: origin_of(name).caveat for name in sets}
     if any(caveats.values()):
-        yield "\n".join(f"- {name}: {told}." for name, told in caveats.items() if told)
+        yield "\n".join(f"- {name}: {caveat}." for name, caveat in caveats.items() if caveat)
     yield "No measured row is part of the project; the rows were read from the user's own folder."
 
 
 def _errors(results: Results) -> str:
     rows = []
     for place, block in _blocks(results):
-        told = (number(block.mae.get(name, np.nan), 3) for name in (*BASELINES, results.drawn))
+        maes = (number(block.mae.get(name, np.nan), 3) for name in (*BASELINES, results.drawn))
         of_all = f"{block.mae.idxmin()} {block.mae.min():.3f}"
-        rows.append((*place, f"{block.rows.iloc[0]:.0f}", *told, of_all))
+        rows.append((*place, f"{block.rows.iloc[0]:.0f}", *maes, of_all))
     headers = "data set", "split", "rows", *BASELINES, results.drawn, "best of all"
     return _table(headers, rows, texts=2)
 

@@ -60,25 +60,25 @@ def _notes(results: Results) -> list[str]:
 
 
 def _note(of: dict[Hashable, Any]) -> str:
-    told = ["None of the rows was fitted."]
+    sentences = ["None of the rows was fitted."]
     if of["fitted_rows"]:
-        told = [
+        sentences = [
             f"IN-SAMPLE: {of['fitted_rows']} of {of['scored_rows']} rows were fitted too, so these "
             "errors are too small."
         ]
     if of["met_rows"]:
-        told.append(
+        sentences.append(
             f"Of {of['met_rows']} rows the same jobs were fitted in other roles or on another GPU "
             "type."
         )
     if of["new_models"]:
-        told.append(f"Models that no fitted row has: {', '.join(of['new_models'])}.")
+        sentences.append(f"Models that no fitted row has: {', '.join(of['new_models'])}.")
     if of["infeasible_rows"] or of["unmeasured_rows"]:
-        told.append(
+        sentences.append(
             f"Left out: {of['infeasible_rows']} infeasible rows, {of['unmeasured_rows']} without a "
             "measured speed relative to a run alone."
         )
-    return " ".join([*told, *([] if of["scored_rows"] else ["Nothing is left to score."])])
+    return " ".join([*sentences, *([] if of["scored_rows"] else ["Nothing is left to score."])])
 
 
 def error_lines(results: Results) -> pd.DataFrame:
@@ -107,7 +107,7 @@ def by_victim_model(results: Results) -> pd.DataFrame:
 
     `bias` is the mean of predicted - measured.
     """
-    held = results.told[results.told.model == results.drawn]
+    held = results.predictions[results.predictions.model == results.drawn]
     held = held.assign(victim_model=held.models.str[0], bias=held.predicted - held.measured)
     held["mae"] = held.bias.abs()
     by_model = held.groupby(["data_set", "split", "victim_model"], sort=False, as_index=False)

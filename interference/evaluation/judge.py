@@ -69,14 +69,14 @@ def model_names(rows: CoRows, solos: SoloProfiles) -> set[str]:
 def models_of(rows: CoRows, solos: SoloProfiles) -> TextArray:
     """(N,) tuple of the models in each row, victim's first."""
     model = dict(zip(solos.keys(), solos.model, strict=True))
-    told = np.empty(len(rows), dtype=np.object_)
+    models = np.empty(len(rows), dtype=np.object_)
     facts = zip(rows.source, rows.gpu_type, rows.victim, rows.aggressors, strict=True)
     for row, (source, kind, victim, others) in enumerate(facts):
-        told[row] = tuple(model[source, kind, name] for name in (victim, *others))
-    return told
+        models[row] = tuple(model[source, kind, name] for name in (victim, *others))
+    return models
 
 
-def as_told(rows: CoRows, solos: SoloProfiles, told: Prediction) -> pd.DataFrame:
+def prediction_lines(rows: CoRows, solos: SoloProfiles, predicted: Prediction) -> pd.DataFrame:
     """A line a row: who it is of (`models` are the victim's, then the others'), and speeds.
 
     `measured` and `predicted` are normalised speeds, `sd` is the spread that the model expects.
@@ -84,7 +84,7 @@ def as_told(rows: CoRows, solos: SoloProfiles, told: Prediction) -> pd.DataFrame
     return pd.DataFrame({
         "gpu_type": rows.gpu_type, "victim": rows.victim, "aggressors": rows.aggressors,
         "models": models_of(rows, solos), "group": rows.group, "measured": rows.norm_speed,
-        "predicted": told.norm_speed, "sd": told.sd,
+        "predicted": predicted.norm_speed, "sd": predicted.sd,
     })  # fmt: skip
 
 
@@ -126,15 +126,15 @@ def measures(held: pd.DataFrame) -> dict[str, float]:
     correlation, `covered` the share of truths inside the 90 % interval and `width` its mean width,
     `choice` and `choice_blind` are explained at `choice_score`.
     """
-    truth, told = held.measured.to_numpy(), held.predicted.to_numpy()
-    error, half = np.abs(told - truth), NORMAL * held.sd.to_numpy()
+    truth, predicted = held.measured.to_numpy(), held.predicted.to_numpy()
+    error, half = np.abs(predicted - truth), NORMAL * held.sd.to_numpy()
     spread = float(np.var(truth))
     chosen, blind = choice_score(held)
     return {
         "mae": float(error.mean()),
         "mape": float((error / truth).mean()),
         "r2": 1.0 - float(np.square(error).mean()) / spread if spread > 0 else float("nan"),
-        "rank": _rank_correlation(truth, told),
+        "rank": _rank_correlation(truth, predicted),
         "covered": float((error <= half).mean()),
         "width": float(2.0 * half.mean()),
         "choice": chosen,
@@ -143,10 +143,10 @@ def measures(held: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _rank_correlation(truth: np.ndarray, told: np.ndarray) -> float:
-    if np.ptp(truth) == 0 or np.ptp(told) == 0:
+def _rank_correlation(truth: np.ndarray, predicted: np.ndarray) -> float:
+    if np.ptp(truth) == 0 or np.ptp(predicted) == 0:
         return float("nan")
-    return float(spearmanr(truth, told).statistic)
+    return float(spearmanr(truth, predicted).statistic)
 
 
 def fit_rows(rows: CoRows) -> BoolArray:
@@ -166,7 +166,7 @@ def judge(
     """Hold out pairs, whole models and (where there are several) whole GPU types.
 
     Whatever a model chooses for itself it chooses on the fitted rows of a fold, so that the judged
-    ones stay unseen: nested cross-validation. Lines of `as_told` with `split` and `model`.
+    ones stay unseen: nested cross-validation. Lines of `prediction_lines` with `split` and `model`.
 
     Args:
         rows: rows with a speed (`fit_rows`).
@@ -207,7 +207,7 @@ def held_out(
     for train, test in folds:
         model.fit(rows.take(train), solos)
         judged = rows.take(test)
-        parts.append(as_told(judged, solos, model.predict(judged, solos)))
+        parts.append(prediction_lines(judged, solos, model.predict(judged, solos)))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -219,10 +219,10 @@ def parts_of(lines: pd.DataFrame, several: Collection[str]) -> Iterator[tuple[st
             yield from ((f"{name}/{kind}", part) for kind, part in own.groupby("gpu_type"))
 
 
-def errors_of(told: pd.DataFrame, several: Collection[str]) -> pd.DataFrame:
+def errors_of(predictions: pd.DataFrame, several: Collection[str]) -> pd.DataFrame:
     """`measures` by data_set, split and model; of each type, too, of the sets in `several`."""
     return pd.DataFrame(
         {"data_set": part, "split": split, "model": model, **measures(held)}
-        for part, own in parts_of(told, several)
+        for part, own in parts_of(predictions, several)
         for (split, model), held in own.groupby(["split", "model"], sort=False)
     )

@@ -9,13 +9,13 @@ import pandas as pd
 
 from interference.data_sets import DataSet, rows_of_file
 from interference.evaluation.judge import (
-    as_told,
     below_each_other,
     errors_of,
     fit_rows,
     model_names,
     models_of,
     parts_of,
+    prediction_lines,
 )
 from interference.fit import LEARNED
 from interference.models.encoding import SpeedModel
@@ -37,7 +37,7 @@ COUNTS = ("scored_rows", "infeasible_rows", "unmeasured_rows", "fitted_rows", "m
 class Scores:
     """What was said of rows of files, and what the fit knew of them."""
 
-    told: pd.DataFrame  # lines of `as_told` with data_set, split and model
+    predictions: pd.DataFrame  # lines of `prediction_lines` with data_set, split and model
     known: pd.DataFrame  # a line a row: data_set, split, gpu_type, COUNTS as booleans, new_models
 
 
@@ -98,16 +98,16 @@ def score(
         models: fresh models, in the order of tables.
         done: told the name of every finished (data set, model).
     """
-    told, known = {}, {}
+    lines, known = {}, {}
     for name, each in asked.items():
         data, rows = sets[name], each.rows.take(fit_rows(each.rows))
         for model in models():
             model.fit(data.rows.take(fit_rows(data.rows)), data.solos)
-            found = as_told(rows, each.solos, model.predict(rows, each.solos))
-            told[name, model.name] = found.assign(split=rows.split)
+            found = prediction_lines(rows, each.solos, model.predict(rows, each.solos))
+            lines[name, model.name] = found.assign(split=rows.split)
             done(f"{name}: scored {model.name}")
         known[name] = _known(each, data)
-    return Scores(below_each_other(told, "data_set", "model"), below_each_other(known, "data_set"))
+    return Scores(below_each_other(lines, "data_set", "model"), below_each_other(known, "data_set"))
 
 
 def _asked(parts: list[tuple[CoRows, SoloProfiles]], data: DataSet) -> Asked:
@@ -153,14 +153,14 @@ HELD_OUT_PAIRS = "pair"
 class Results:
     """Of held-out folds, of rows of files, or of both."""
 
-    told: pd.DataFrame  # lines of `as_told` with data_set, split, model and of_file
+    predictions: pd.DataFrame  # lines of `prediction_lines` with data_set, split, model and of_file
     errors: pd.DataFrame  # measures by data_set (or set/GPU type), split, model
     counts: pd.DataFrame | None  # COUNTS, new_models by data_set (likewise), split; None: no files
 
     @property
     def drawn(self) -> str:
         """The model that figures and lists of faults are about: the learned one if it is there."""
-        names = self.told.model.unique()
+        names = self.predictions.model.unique()
         return LEARNED if LEARNED in names else str(names[-1])
 
     def of_pairs(self) -> pd.DataFrame:
@@ -168,18 +168,18 @@ class Results:
 
         Rows of other folds are the same pairs, some of them twice.
         """
-        told = self.told
-        return told[(told.model == self.drawn) & ((told.split == HELD_OUT_PAIRS) | told.of_file)]
+        held = self.predictions
+        return held[(held.model == self.drawn) & ((held.split == HELD_OUT_PAIRS) | held.of_file)]
 
 
 def results_of(folds: pd.DataFrame | None, files: Scores | None) -> Results:
     """Both together; a split of a file that is called like one of the folds gets ` (file)`.
 
     Args:
-        folds: lines of `as_told` of held-out folds, with data_set, split and model.
+        folds: lines of `prediction_lines` of held-out folds, with data_set, split and model.
         files: of rows of files; one of the two has to be there.
     """
-    told, known = [], None
+    predictions, known = [], None
     taken = set() if folds is None else set(zip(folds.data_set, folds.split, strict=True))
 
     def renamed(lines: pd.DataFrame) -> pd.DataFrame:
@@ -189,11 +189,11 @@ def results_of(folds: pd.DataFrame | None, files: Scores | None) -> Results:
         )
 
     if folds is not None:
-        told.append(folds.assign(of_file=False))
+        predictions.append(folds.assign(of_file=False))
     if files is not None:
-        told.append(renamed(files.told).assign(of_file=True))
+        predictions.append(renamed(files.predictions).assign(of_file=True))
         known = renamed(files.known)
-    every = pd.concat(told, ignore_index=True)
+    every = pd.concat(predictions, ignore_index=True)
     places = every if known is None else pd.concat([every, known])
     types = places.groupby("data_set").gpu_type.nunique()
     several = set(types.index[types > 1])

@@ -89,8 +89,8 @@ def heat_map(grid: PairGrid, *, title: str, path: Path) -> None:
     both = np.stack([grid.measured, grid.predicted])
     low, high = float(np.nanmin(both)), float(np.nanmax(both))
     reach = max(float(np.nanquantile(np.abs(error), WITHIN)), 1e-3)
-    told = ((grid.measured, "measured"), (grid.predicted, "predicted"))
-    for axes, (values, name) in zip(panels, told, strict=False):
+    maps = ((grid.measured, "measured"), (grid.predicted, "predicted"))
+    for axes, (values, name) in zip(panels, maps, strict=False):
         _draw(figure, axes, grid, values, ("viridis", low, high), name)
     mean = float(np.nanmean(np.abs(error)))
     _draw(figure, panels[2], grid, error, ("RdBu", -reach, reach), "predicted - measured")
@@ -236,7 +236,7 @@ def write_figures(results: Results, folder: Path) -> None:
                 title=f"{name}, {kind}: {results.drawn} on the split {split}",
                 path=folder / f"heat_{_plain(f'{name}_{kind}_{split}')}.png",
             )
-    for name, judged in results.told.groupby("data_set", sort=False):
+    for name, judged in results.predictions.groupby("data_set", sort=False):
         if any(tells_rows_apart(held) for _, held in judged.groupby(["split", "model"])):
             path = folder / f"reliability_{_plain(str(name))}.png"
             reliability(judged, title=f"{name!s}: intervals against truths", path=path)

@@ -5,7 +5,6 @@ import pytest
 
 from interference.data_sets import data_sets, generated_rows
 from interference.evaluation.judge import (
-    as_told,
     choice_score,
     errors_of,
     fit_rows,
@@ -16,6 +15,7 @@ from interference.evaluation.judge import (
     model_names,
     models_of,
     pair_folds,
+    prediction_lines,
     splits,
 )
 from interference.fit import cross_fitted, every_cell, fresh_models, predicted_infeasible
@@ -95,7 +95,7 @@ def test_measures_by_hand():
     rows = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.5)).take(np.array([0, 1, 2, 3]))
     rows.norm_speed[:] = [0.4, 0.5, 0.8, 0.7]
     told = Prediction(np.array([0.5, 0.5, 0.6, 0.7]), np.array([0.1, 0.1, 0.1, 0.1]))
-    result = measures(as_told(rows, solos_of_world(), told))
+    result = measures(prediction_lines(rows, solos_of_world(), told))
     assert result["mae"] == pytest.approx(0.075)
     assert result["mape"] == pytest.approx((0.25 + 0.25) / 4)
     assert result["r2"] == pytest.approx(1 - 0.0125 / 0.025)
@@ -109,7 +109,7 @@ def test_choice_takes_the_best_predicted_partner():
     rows = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.5)).take(np.array([1, 2, 3]))
     rows.norm_speed[:] = [0.4, 0.6, 0.9]
     told = Prediction(np.array([0.3, 0.8, 0.7]), np.full(3, 0.1))
-    held = as_told(rows, solos_of_world(), told)
+    held = prediction_lines(rows, solos_of_world(), told)
     assert choice_score(held) == pytest.approx((0.6 / 0.9, (1.9 / 3) / 0.9))
     assert np.isnan(choice_score(held[:1])).all()
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from interference.data_sets import DataSet
 from interference.evaluation.card import model_card
 from interference.evaluation.error_table import by_victim_model, error_lines, error_text, worst_rows
-from interference.evaluation.judge import as_told, below_each_other
+from interference.evaluation.judge import below_each_other, prediction_lines
 from interference.evaluation.score_file import COUNTS, Results, Scores, results_of
 from interference.evaluation.write import (
     LEVELS,
@@ -46,7 +46,7 @@ OWN_SD = np.linspace(0.04, 0.06, len(ROWS))
 def told(error, sd=0.05, rows=ROWS) -> pd.DataFrame:
     """Predictions that are off by `error`."""
     sd = np.broadcast_to(np.asarray(sd, dtype=np.float64), len(rows))
-    return as_told(rows, SOLOS, Prediction(rows.norm_speed + error, sd))
+    return prediction_lines(rows, SOLOS, Prediction(rows.norm_speed + error, sd))
 
 
 def folds(name: str = "made", **models: pd.DataFrame) -> pd.DataFrame:
@@ -132,11 +132,11 @@ def test_the_terminal_tells_whose_rows_were_fitted_and_the_errors(capsys):
 
 def test_a_split_of_a_file_never_hides_one_of_the_folds():
     both = scored()
-    assert list(both.told.split.unique()) == ["pair", "model", "pair (file)", "new"]
+    assert list(both.predictions.split.unique()) == ["pair", "model", "pair (file)", "new"]
     mae = both.errors.set_index(["data_set", "split", "model"]).mae
     assert mae["made", "pair", "learned"] < 0.1
     assert mae["made", "pair (file)", "learned"] == pytest.approx(0.3)
-    assert set(both.told[both.told.of_file].split) == {"pair (file)", "new"}
+    assert set(both.predictions[both.predictions.of_file].split) == {"pair (file)", "new"}
 
 
 def test_grids_have_models_side_by_side_and_batches_by_size():

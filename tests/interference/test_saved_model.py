@@ -145,7 +145,7 @@ def test_fit_without_measured_rows(tmp_path):
         data_dir=tmp_path / "nothing", seed=0, folds=2, models=["constant", "linear"]
     )
     assert report.saved.source == "generated"
-    of_pairs = errors_of(report.told, ()).query("split == 'pair'").set_index("model").mae
+    of_pairs = errors_of(report.predictions, ()).query("split == 'pair'").set_index("model").mae
     assert of_pairs["linear"] < 0.8 * of_pairs["constant"]
     save_model(report.saved, tmp_path / "model.json")
     table = LinearInterference(path=tmp_path / "model.json").pair_table(ShippedProfiles())

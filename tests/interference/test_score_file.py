@@ -65,7 +65,7 @@ def test_each_split_of_a_file_is_scored_on_rows_that_were_not_fitted(tmp_path, f
     path = pairs_file(tmp_path / "new.csv", new + odd + infeasible, splits=splits)
     found = scored([path], folder)
     assert list(found.errors.data_set.unique()) == ["gavel", "gavel/k80", "gavel/v100"]
-    assert list(found.told.split.unique()) == ["profile", "model"]
+    assert list(found.predictions.split.unique()) == ["profile", "model"]
     assert set(found.errors[found.errors.data_set == "gavel/v100"].split) == {"profile"}
     of_model = counts(found).loc[("gavel", "model")]
     assert of_model[list(COUNTS)].tolist() == [2, 2, 0, 0, 0]
@@ -106,7 +106,7 @@ def test_what_was_measured_together_is_no_feature(tmp_path, folder):
     other = [[*row[:5], 77, 99, *row[7:]] for row in rows]  # iso_a, iso_b of the pairs' file
     first = scored([pairs_file(tmp_path / "a.csv", rows)], folder)
     second = scored([pairs_file(tmp_path / "b.csv", other)], folder)
-    np.testing.assert_array_equal(first.told.predicted, second.told.predicted)
+    np.testing.assert_array_equal(first.predictions.predicted, second.predictions.predicted)
 
 
 def test_files_of_one_set_are_scored_together_and_of_several_side_by_side(tmp_path, folder):
