@@ -53,8 +53,8 @@ class BoostingModel(_Trees):
         self._sd = float((self._trees.predict(inputs) - target).std())
 
     def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
-        told = self._trees.predict(self._inputs(encoded))
-        return told, np.full(len(told), self._sd)
+        predicted = self._trees.predict(self._inputs(encoded))
+        return predicted, np.full(len(predicted), self._sd)
 
 
 class ExtraTreesModel(_Trees):
@@ -70,8 +70,8 @@ class ExtraTreesModel(_Trees):
 
     def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
         inputs = self._inputs(encoded)
-        told = np.stack([tree.predict(inputs) for tree in self._trees.estimators_])
-        return told.mean(axis=0), told.std(axis=0)
+        by_tree = np.stack([tree.predict(inputs) for tree in self._trees.estimators_])
+        return by_tree.mean(axis=0), by_tree.std(axis=0)
 
 
 class WeightedMean:
@@ -84,10 +84,10 @@ class WeightedMean:
     def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
         """Mean, and root of the mean square of spread and distance from the mean."""
         weights = np.array([weight for weight, _ in self._members])
-        told = [model.predict(rows, solos) for _, model in self._members]
-        speeds = np.stack([each.norm_speed for each in told])
+        predictions = [model.predict(rows, solos) for _, model in self._members]
+        speeds = np.stack([each.norm_speed for each in predictions])
         mean = weights @ speeds / weights.sum()
-        square = np.stack([np.square(each.sd) for each in told]) + np.square(speeds - mean)
+        square = np.stack([np.square(each.sd) for each in predictions]) + np.square(speeds - mean)
         return prediction(mean, self._widen * np.sqrt(weights @ square / weights.sum()))
 
 
@@ -160,12 +160,12 @@ def _held_out(rows: CoRows, solos: SoloProfiles, folds: list[Fold], seed: int) -
               for kind in set(rows.gpu_type)}  # fmt: skip
     parts = []
     for train, test in folds:
-        judged, told = rows.take(test), []
+        judged, predictions = rows.take(test), []
         for _, model in _new_members(0.5, seed):
             model.fit(rows.take(train), solos)
-            told.append(model.predict(judged, solos))
-        mixed, *trees = (each.norm_speed for each in told)
-        square = np.mean([np.square(each.sd) for each in told], axis=0)
+            predictions.append(model.predict(judged, solos))
+        mixed, *trees = (each.norm_speed for each in predictions)
+        square = np.mean([np.square(each.sd) for each in predictions], axis=0)
         unit = np.array([spread[kind] for kind in judged.gpu_type])
         parts.append((mixed, sum(trees) / 2.0, square, judged.norm_speed, unit))
     return _HeldOut(*map(np.concatenate, zip(*parts, strict=True)))
@@ -199,10 +199,10 @@ class BlendModel:
                     (0.15, ExtraTreesModel(seed=self._seed)),
                 ]
                 self._met = fitted_mean(members, self._rows, self._solos)
-            told = self._met.predict(rows.take(known), solos)
-            speed[known], sd[known] = told.norm_speed, told.sd
+            predicted = self._met.predict(rows.take(known), solos)
+            speed[known], sd[known] = predicted.norm_speed, predicted.sd
         if not known.all():
             self._new = self._new or mean_for_new_models(self._rows, self._solos, self._seed)
-            told = self._new.predict(rows.take(~known), solos)
-            speed[~known], sd[~known] = told.norm_speed, told.sd
+            predicted = self._new.predict(rows.take(~known), solos)
+            speed[~known], sd[~known] = predicted.norm_speed, predicted.sd
         return prediction(speed, sd)

@@ -66,10 +66,10 @@ class DeepSets(nn.Module):
         """(K, B) mean and ln of the spread of (K, B, ...) rows."""
         victim = self._jobs(rows.victim, rows.victim_profile, rows.victim_model)
         beside = torch.cat([victim, _vectors(self.types, rows.gpu_type), rows.share], dim=-1)
-        told = torch.cat([beside, self._push(rows, beside)], dim=-1)
-        inner = nn.functional.silu(told @ self.rho_in + self.rho_bias)
-        mean = inner @ self.rho_out + told @ self.line
-        ln_sd = told.detach() @ self.spread + self.spread_bias
+        inputs = torch.cat([beside, self._push(rows, beside)], dim=-1)
+        inner = nn.functional.silu(inputs @ self.rho_in + self.rho_bias)
+        mean = inner @ self.rho_out + inputs @ self.line
+        ln_sd = inputs.detach() @ self.spread + self.spread_bias
         return mean[..., 0], ln_sd[..., 0].clamp(LOWEST_LN_SD, HIGHEST_LN_SD)
 
     def _push(self, rows: Tenants, beside: Tensor) -> Tensor:

@@ -62,12 +62,12 @@ def job_features(solos: SoloProfiles) -> JobFeatures:
     and nodes; and how the job's throughput grows with GPUs and nodes, from its own gangs (same
     model, batch and precision) and, where no batch is known, from all runs of its model.
     """
-    told = [_own(solos, row) for row in range(len(solos))]
+    features = [_own(solos, row) for row in range(len(solos))]
     for more in (_on_other_types(solos), _of_gangs(solos), _of_model(solos)):
-        for facts, extra in zip(told, more, strict=True):
+        for facts, extra in zip(features, more, strict=True):
             facts |= extra
-    names = tuple(sorted({name for facts in told for name in facts}))
-    values = [np.array([facts.get(name, np.nan) for name in names]) for facts in told]
+    names = tuple(sorted({name for facts in features for name in facts}))
+    values = [np.array([facts.get(name, np.nan) for name in names]) for facts in features]
     return JobFeatures(names, dict(zip(solos.keys(), values, strict=True)))
 
 
@@ -97,9 +97,9 @@ def _on_other_types(solos: SoloProfiles) -> list[dict[str, float]]:
     """Logarithm of the step time on each GPU type of the source over that on the row's own."""
     step = {key: _log(s) for key, s in zip(solos.keys(), solos.step_s, strict=True)}
     types = sorted({key[:2] for key in step})
-    told = []
+    features = []
     for source, gpu_type, profile in solos.keys():  # noqa: SIM118  (not a mapping)
-        told.append(
+        features.append(
             {
                 f"ln_step_{other}": step.get((source, other, profile), np.nan)
                 - step[source, gpu_type, profile]
@@ -107,7 +107,7 @@ def _on_other_types(solos: SoloProfiles) -> list[dict[str, float]]:
                 if from_source == source
             }
         )
-    return told
+    return features
 
 
 def _of_gangs(solos: SoloProfiles) -> list[dict[str, float]]:
@@ -119,15 +119,15 @@ def _of_gangs(solos: SoloProfiles) -> list[dict[str, float]]:
         if solos.batch[row] > 0:
             where = (int(solos.gpus[row]), int(solos.nodes[row]))
             speed[kind][where] = -_log(solos.step_s[row])
-    told = []
+    features = []
     for kind in kinds:
         mine, facts = speed[kind], {}
         for gpus in GANGS:
             one = mine.get((gpus, 1), np.nan)
             facts[f"ln_gain_{gpus}"] = one - mine.get((1, 1), np.nan)
             facts[f"ln_spread_{gpus}"] = mine.get((gpus, 0), np.nan) - one
-        told.append(facts)
-    return told
+        features.append(facts)
+    return features
 
 
 def _of_model(solos: SoloProfiles) -> list[dict[str, float]]:
@@ -137,7 +137,7 @@ def _of_model(solos: SoloProfiles) -> list[dict[str, float]]:
     for row, kind in enumerate(kinds):
         if solos.batch[row] == 0 and solos.samples_per_s[row] > 0 and solos.nodes[row] > 0:
             runs[kind].append(row)
-    told: list[dict[str, float]] = [{} for _ in kinds]
+    features: list[dict[str, float]] = [{} for _ in kinds]
     for rows in runs.values():
         if len(rows) < LEAST_RUNS:
             continue
@@ -147,13 +147,13 @@ def _of_model(solos: SoloProfiles) -> list[dict[str, float]]:
         plane, *_ = np.linalg.lstsq(design, ln_speed, rcond=None)
         share = ln_speed - gpus * np.log(2.0)  # a GPU
         for at, row in enumerate(rows):
-            told[row] = {
+            features[row] = {
                 "growth_gpus": float(plane[1]),
                 "growth_nodes": float(plane[2]),
                 "ln_over_plane": float(ln_speed[at] - design[at] @ plane),
                 "ln_efficiency": float(share[at] - share.max()),
             }
-    return told
+    return features
 
 
 UNKNOWN = -1
@@ -217,7 +217,7 @@ class RowEncoder:
 
     def encode(self, rows: CoRows, solos: SoloProfiles) -> Encoded:
         """Rows as arrays; every job needs a solo profile of the row's source and GPU type."""
-        told = self._told(job_features(solos), solos)
+        encoded = self._encoded_jobs(job_features(solos), solos)
         n, most = len(rows), max((len(each) for each in rows.aggressors), default=0)
         others = np.zeros((n, most, len(self._keep)))
         present = np.zeros((n, most))
@@ -225,9 +225,9 @@ class RowEncoder:
         victim, own = np.zeros((n, len(self._keep))), np.full((2, n), UNKNOWN, dtype=np.int64)
         facts = zip(rows.source, rows.gpu_type, rows.victim, rows.aggressors, strict=True)
         for row, (source, gpu_type, job, aggressors) in enumerate(facts):
-            victim[row], own[0, row], own[1, row] = told[source, gpu_type, job]
+            victim[row], own[0, row], own[1, row] = encoded[source, gpu_type, job]
             for at, name in enumerate(aggressors):
-                one = told[source, gpu_type, name]
+                one = encoded[source, gpu_type, name]
                 others[row, at], names[0, row, at], names[1, row, at] = one
                 present[row, at] = 1.0
         types = {name: i for i, name in enumerate(self.gpu_types)}
@@ -236,24 +236,24 @@ class RowEncoder:
             victim, others, present, rows.share, kinds, own[0], own[1], names[0], names[1]
         )
 
-    def _told(
+    def _encoded_jobs(
         self, features: JobFeatures, solos: SoloProfiles
     ) -> dict[tuple[str, str, str], tuple[FloatArray, int, int]]:
         at = {name: i for i, name in enumerate(features.names)}
         columns = [at.get(name, UNKNOWN) for name in self.feature_names]
         profile = {name: i for i, name in enumerate(self.profiles)}
         model = {name: i for i, name in enumerate(self.models)}
-        told = {}
+        encoded = {}
         for key, name in zip(solos.keys(), solos.model, strict=True):
             padded = np.append(features.values[key], np.nan)  # column UNKNOWN is the last
             raw = padded[columns]
             cut = np.clip(np.where(np.isnan(raw), self._middle, raw), self._low, self._high)
-            told[key] = (
+            encoded[key] = (
                 (cut - self._mean) / self._sd,
                 profile.get(key[2], UNKNOWN),
                 model.get(name, UNKNOWN),
             )
-        return told
+        return encoded
 
 
 def _jobs(rows: CoRows) -> list[tuple[str, str, str]]:

@@ -55,8 +55,8 @@ class Likeness:
             _equal(left.aggressor_profile, right.aggressor_profile),
             _equal(left.aggressor_model, right.aggressor_model),
         )
-        there, here = torch.as_tensor(left.present), torch.as_tensor(right.present)
-        self.both_there = there[:, None, :, None] * here[None, :, None, :]
+        of_left, of_right = torch.as_tensor(left.present), torch.as_tensor(right.present)
+        self.both_present = of_left[:, None, :, None] * of_right[None, :, None, :]
 
     def covariance(self, ln: dict[str, Tensor]) -> Tensor:
         """(N, M) under the parameters `ln`."""
@@ -81,7 +81,7 @@ class Likeness:
         profile, model = self.aggressor_names
         alike = _alike(ln, what, near, self.aggressor)
         alike = alike + ln[f"{what}_profile"].exp() * profile + ln[f"{what}_model"].exp() * model
-        return (alike * self.both_there).sum(dim=(2, 3))
+        return (alike * self.both_present).sum(dim=(2, 3))
 
 
 def _alike(ln: dict[str, Tensor], what: str, near: Tensor, square: Tensor) -> Tensor:
@@ -158,9 +158,9 @@ def _named(encoded: Encoded) -> Encoded:
 
     All unknown jobs of a row count as one, which errs on the wide side.
     """
-    told = {name: getattr(encoded, name) for name in NAMES}
+    indices = {name: getattr(encoded, name) for name in NAMES}
     return replace(
-        encoded, **{name: np.where(each == UNKNOWN, NEW, each) for name, each in told.items()}
+        encoded, **{name: np.where(each == UNKNOWN, NEW, each) for name, each in indices.items()}
     )
 
 

@@ -129,14 +129,14 @@ class _MeansModel(ABC):
         speeds = defaultdict(list)
         for kind, speed in zip(self._kinds(rows), rows.norm_speed.tolist(), strict=True):
             speeds[kind].append(speed)
-        self._told = {kind: (np.mean(each), np.std(each)) for kind, each in speeds.items()}
+        self._moments = {kind: (np.mean(each), np.std(each)) for kind, each in speeds.items()}
         self._all = rows.norm_speed.mean(), rows.norm_speed.std()
 
     def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:  # noqa: ARG002
         """The mean of each row's kind, with the spread of its rows."""
-        told = np.array([self._told.get(kind, self._all) for kind in self._kinds(rows)])
-        told = told.reshape(-1, 2)
-        return prediction(told[:, 0], told[:, 1])
+        moments = np.array([self._moments.get(kind, self._all) for kind in self._kinds(rows)])
+        moments = moments.reshape(-1, 2)
+        return prediction(moments[:, 0], moments[:, 1])
 
     @abstractmethod
     def _kinds(self, rows: CoRows) -> Iterable[Hashable]:
@@ -209,8 +209,8 @@ class MixedEffectsModel(ScaledModel):
         self._sd = float((fitted - target).std())
 
     def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
-        told = self._planes.predict(self._design(encoded), encoded.gpu_type)
-        return told, np.full(len(told), self._sd)
+        predicted = self._planes.predict(self._design(encoded), encoded.gpu_type)
+        return predicted, np.full(len(predicted), self._sd)
 
     def _design(self, encoded: Encoded) -> FloatArray:
         """(N, 2 P + 2 M + 2 F + 1) profiles, models and features of both sides, share."""
