@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from interference.readers.pairs import PUBLISHED, Published
-from interference.readers.table import Table, file_of, header_of, read_table, told_at
+from interference.readers.table import Table, faults_at, file_of, header_of, read_table
 from interference.rows import (
     CO_TYPES,
     JOIN,
@@ -52,14 +52,14 @@ def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
     table = _read(rows_path, ROWS_NEEDED, CO_TYPES)
     solos_path = file_of(rows_path.parent, SOLOS_FILE)
     solos_table = _read(solos_path, SOLOS_NEEDED, SOLO_TYPES)
-    with told_at(solos_table.place):
+    with faults_at(solos_table.place):
         columns = _columns(solos_table, SOLO_TYPES)
         if "model" not in solos_table.columns:
             columns["model"] = columns["profile"]
         solos = SoloProfiles(**columns)
-    with told_at(table.place):
+    with faults_at(table.place):
         rows = CoRows(**_columns(table, CO_TYPES))
-    with told_at(table.place, lambda _: f" (runs alone are in {solos_path})"):
+    with faults_at(table.place, lambda _: f" (runs alone are in {solos_path})"):
         check_profiled(rows, solos)
     return rows, solos
 

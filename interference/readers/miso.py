@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from interference.readers.table import Table, file_of, profile_name, read_table, told_at
+from interference.readers.table import Table, faults_at, file_of, profile_name, read_table
 from interference.rows import (
     CoRows,
     SoloProfiles,
@@ -55,7 +55,7 @@ def rows_of_miso(folder: Path | str) -> tuple[CoRows, SoloProfiles]:
     dummy = solo_profiles(
         source=SOURCE, gpu_type=GPU_TYPE, profile=[DUMMY], model=["dummy"], batch=0
     )
-    with told_at(lambda row: f"{path}: mix {row // (JOBS * len(LEVELS))}"):
+    with faults_at(lambda row: f"{path}: mix {row // (JOBS * len(LEVELS))}"):
         mixes = _mix_rows(times, names, split)
         solos = stacked_profiles([named, dummy])
         check_profiled(mixes, solos)
@@ -105,7 +105,7 @@ def _slice_rows(table: Table, step_s: dict[str, dict[int, float]]) -> CoRows:
     names = [profile_name(m, b) for m, b in zip(table.texts("model")[keep], batches, strict=True)]
     whole_s = np.array([step_s[name][WHOLE_GPU_G] for name in names])
     order = {name: number for number, name in enumerate(step_s)}
-    with told_at(lambda row: table.place(int(keep[row]))):
+    with faults_at(lambda row: table.place(int(keep[row]))):
         return co_rows(
             source=SOURCE,
             gpu_type=GPU_TYPE,

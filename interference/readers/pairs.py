@@ -15,12 +15,12 @@ from interference.readers.table import (
     Sides,
     Table,
     both_sides,
+    faults_at,
     file_of,
     in_the_file,
     pair_numbers,
     profile_name,
     read_table,
-    told_at,
 )
 from interference.rows import CoRows, SoloProfiles, check_profiled, co_rows, solo_profiles
 from sim.arrays import BoolArray, TextArray, objects
@@ -30,7 +30,7 @@ def _checked(
     sides: Sides,
     table: Table,
     solos: SoloProfiles,
-    told: tuple[Mapping[str, tuple[str, str]], Path],
+    for_faults: tuple[Mapping[str, tuple[str, str]], Path],
     *,
     source: str,
     gpu_type: Sequence[str],
@@ -43,14 +43,14 @@ def _checked(
         sides: of the lines of `table`.
         table: the file.
         solos: runs alone.
-        told: the file's own names of columns, and the file of the runs alone, for messages.
+        for_faults: the file's own names of columns, and the file of the runs alone, for messages.
         source: of all rows.
         gpu_type: of the lines.
         sharing: of all rows.
         feasible: of the lines; None: all fit.
     """
     line, split = sides.line, table.texts("split")
-    with told_at(lambda row: table.place(int(line[row])), in_the_file(sides, *told)):
+    with faults_at(lambda row: table.place(int(line[row])), in_the_file(sides, *for_faults)):
         rows = co_rows(
             source=source,
             gpu_type=objects(gpu_type)[line],
@@ -129,7 +129,7 @@ def _gavel_solos(table: Table) -> SoloProfiles:
     keep = np.flatnonzero((speed != 0.0) & (one_server | (gpus > 1)))
     batch, model = table.wholes("batch_size")[keep], table.texts("model")[keep]
     gpus, one_server = gpus[keep], one_server[keep]
-    with told_at(lambda row: table.place(int(keep[row]))):
+    with faults_at(lambda row: table.place(int(keep[row]))):
         return solo_profiles(
             source=GAVEL_SOURCE,
             gpu_type=list(table.texts("gpu_type")[keep]),
@@ -206,7 +206,7 @@ def _lucid_profiles(table: Table, side: str) -> list[str]:
 
 def _lucid_solos(table: Table) -> SoloProfiles:
     speed, batch = table.numbers("speed"), table.wholes("batchsize")
-    with told_at(table.place):
+    with faults_at(table.place):
         return solo_profiles(
             source=LUCID_SOURCE,
             gpu_type=LUCID_GPU_TYPE,
@@ -280,7 +280,7 @@ def _deepshare_profiles(table: Table, role: str) -> list[str]:
 
 def _deepshare_solos(table: Table) -> SoloProfiles:
     """The batch is not published, so that only samples a second are known."""
-    with told_at(table.place):
+    with faults_at(table.place):
         return solo_profiles(
             source=DEEPSHARE_SOURCE,
             gpu_type=DEEPSHARE_GPU_TYPE,

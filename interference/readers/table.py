@@ -88,7 +88,7 @@ class Table:
 
 
 @contextmanager
-def told_at(
+def faults_at(
     place: Callable[[int], str], more: Callable[[Fault], str] = lambda _: ""
 ) -> Iterator[None]:
     """Tell a fault of a row with its place in a file, and what `more` says of it."""
@@ -263,10 +263,10 @@ def in_the_file(
     def words(fault: Fault) -> str:
         if fault.column not in columns:
             return ""
-        told = f" (column {columns[fault.column][sides.side[fault.row]]}"
+        text = f" (column {columns[fault.column][sides.side[fault.row]]}"
         if fault.column in ("victim", "aggressors"):
-            told += f"; runs alone are in {solos}"
-        return f"{told})"
+            text += f"; runs alone are in {solos}"
+        return f"{text})"
 
     return words
 
