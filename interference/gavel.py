@@ -33,11 +33,11 @@ def read_isolated(data_dir: Path | str) -> pd.Series[float]:
     speed = table.numbers("steps_per_s")
     table.refuse("steps_per_s", ~(np.isfinite(speed) & (speed >= 0.0)), "expected 0 or more")
     profiles = zip(table.texts("model"), table.wholes("batch_size"), strict=True)
-    told = (
+    levels = (
         [f"{model}/{batch}" for model, batch in profiles], table.texts("gpu_type"),
         table.wholes("num_gpus"), table.flags("consolidated", absent=True),
     )  # fmt: skip
-    every = pd.Series(speed, pd.MultiIndex.from_arrays(told, names=RUN))
+    every = pd.Series(speed, pd.MultiIndex.from_arrays(levels, names=RUN))
     return every[~every.index.duplicated(keep="last")]
 
 
@@ -121,9 +121,9 @@ def measured_speedup(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatA
     points[1] = 0.0
     speedup = np.full((len(names), MOST_GPUS + 1), np.nan)
     for row, name in enumerate(names):
-        told = points.loc[name].dropna()
-        numbers = np.arange(1, told.index.max() + 1)
-        curve = np.interp(np.log(numbers), np.log(told.index.to_numpy()), told.to_numpy())
+        measured = points.loc[name].dropna()
+        numbers = np.arange(1, measured.index.max() + 1)
+        curve = np.interp(np.log(numbers), np.log(measured.index.to_numpy()), measured.to_numpy())
         speedup[row, 1 : len(numbers) + 1] = np.minimum(np.exp(curve), numbers)
     return speedup
 

@@ -90,7 +90,7 @@ class OwnInterference:
     """Pairs on whole GPUs; those that nobody measured get the additive fit of their GPU type."""
 
     def __init__(self, *, path: Path | str | None, source: str | None = None) -> None:
-        """Read the files, as for `OwnProfiles`; what cannot be used is told.
+        """Read the files, as for `OwnProfiles`; what cannot be used is logged.
 
         Raises:
             PhysicsError: as there, or a pair fitted in one group and not in another.
@@ -105,9 +105,9 @@ class OwnInterference:
             "of parts of GPUs, networks or relative to the best": (beside == 1) & ~whole,
             "not measured": (beside == 1) & whole & ~rows.measured,
         }
-        told = [f"{each.sum()} {why}" for why, each in unused.items() if each.any()]
-        if told:
-            log.warning("%s: rows that are no physics: %s", path, ", ".join(told))
+        reasons = [f"{each.sum()} {why}" for why, each in unused.items() if each.any()]
+        if reasons:
+            log.warning("%s: rows that are no physics: %s", path, ", ".join(reasons))
         fast = int((self._rows.norm_speed > CLEARLY_FASTER).sum())
         if fast:
             log.warning(

@@ -254,8 +254,8 @@ def solo_profiles(**columns: Any) -> SoloProfiles:
     return SoloProfiles(**_filled(ALONE | columns, SOLO_TYPES, len(columns["profile"])))
 
 
-def _filled(told: dict[str, Any], types: dict[str, type], rows: int) -> dict[str, Any]:
-    return {name: _column(told[name], kind, rows) for name, kind in types.items()}
+def _filled(given: dict[str, Any], types: dict[str, type], rows: int) -> dict[str, Any]:
+    return {name: _column(given[name], kind, rows) for name, kind in types.items()}
 
 
 def _column(value: Any, kind: type, rows: int) -> Any:
@@ -361,15 +361,15 @@ def _speed_fault(rows: CoRows) -> Fault | None:
 def _group_fault(rows: CoRows) -> Fault | None:
     """A row that cannot be of the measurement that its group names."""
     first: dict[int, tuple[object, ...]] = {}
-    told = ("source", "gpu_type", "sharing", "split", "feasible")
-    columns = [getattr(rows, name).tolist() for name in told]
+    fact_names = ("source", "gpu_type", "sharing", "split", "feasible")
+    columns = [getattr(rows, name).tolist() for name in fact_names]
     for row, (group, jobs, *facts) in enumerate(
         zip(rows.group.tolist(), jobs_of(rows), *columns, strict=True)
     ):
         here = (*facts, jobs)
         before = first.setdefault(group, here)
         if before != here:
-            names = zip((*told, "jobs"), before, here, strict=True)
+            names = zip((*fact_names, "jobs"), before, here, strict=True)
             what = next(f"{name} is {a!r}, then {b!r}" for name, a, b in names if a != b)
             return Fault(row, "group", group, f"a group is one measurement, but its {what}")
     return None
