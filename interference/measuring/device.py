@@ -81,10 +81,10 @@ def cuda_name_and_uuid() -> tuple[str, str] | None:
 
 def mps_runs() -> bool:
     """Whether the daemon of NVIDIA's Multi-Process Service answers."""
-    return _told(["nvidia-cuda-mps-control"], "get_server_list\n") is not None
+    return _output(["nvidia-cuda-mps-control"], "get_server_list\n") is not None
 
 
-def _told(command: Sequence[str], question: str = "") -> str | None:
+def _output(command: Sequence[str], question: str = "") -> str | None:
     """What a program says; None where it is not there, fails, or takes more than a minute."""
     try:
         done = subprocess.run(
@@ -125,7 +125,7 @@ def watching(uuid: str | None) -> Iterator[list[str]]:
 
 def memory_held_mib(uuid: str) -> float:
     """Memory that anybody holds on the GPU now; NaN where nvidia-smi does not tell."""
-    return use_of((_told((*SMI, f"--id={uuid}")) or "").splitlines(), 0.0).gmem_mib
+    return use_of((_output((*SMI, f"--id={uuid}")) or "").splitlines(), 0.0).gmem_mib
 
 
 def use_of(lines: Sequence[str], before_mib: float) -> Use:

@@ -2,16 +2,15 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import combinations_with_replacement
 from pathlib import Path
-from statistics import fmean, median
 from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from interference.measuring.device import Device, MeasureError, Use
 from interference.measuring.together import LoopTask, Timing, Together
@@ -51,8 +50,9 @@ def plan(profiles: Sequence[str], pairs: Groups | Literal["all"], mixes: Groups)
         raise MeasureError(f"pairs: {wrong[0]} has not two profiles; see mixes")
     most = MOST_AGGRESSORS + 1
     if wrong := [list(members) for members in mixes if not PAIR < len(members) <= most]:
-        told = f"has fewer than three profiles (see pairs) or more than {most}"
-        raise MeasureError(f"mixes: {wrong[0]} {told}")
+        raise MeasureError(
+            f"mixes: {wrong[0]} has fewer than three profiles (see pairs) or more than {most}"
+        )
     for members in (*chosen, *mixes):
         for name in members:
             if name not in profiles:
@@ -99,75 +99,61 @@ def read_part(path: Path) -> Together | None:
         raise MeasureError(f"{path} is no measured group; remove it to measure again") from None
 
 
-Rounds = Mapping[int, Together]  # by number of the round
+OVER_ROUNDS = {"step_s": "median", "gpu_util": "mean", "gmem_util": "mean", "gmem_mib": "max"}
 
 
 def tables_of(
-    measured: Mapping[Group, Rounds], device: Device
+    measured: Mapping[Group, Mapping[int, Together]], device: Device
 ) -> tuple[CoRows, SoloProfiles, list[Group]]:
     """One row a loop of each group, the profiles that fit alone, and groups that say nothing.
 
-    A group is feasible if it fitted in every round. What does not fit alone has no rows, and
-    nothing beside it has any: a reader could not look up its solo profile. Nor has a group with a
-    loop more than twice as fast as alone, where something else slowed it: it is given last.
+    A speed is the median over rounds of that over the speed alone in the same round: a machine that
+    drifts does so in both. A group is feasible if it fitted in every round. What does not fit alone
+    has no rows, and nothing beside it has any: a reader could not look up its solo profile. Nor has
+    a group with a loop more than twice as fast as alone, where something else slowed it: it is
+    given last. `measured` is by group and number of the round.
     """
-    fits = {g: all(each.feasible for each in rounds.values()) for g, rounds in measured.items()}
-    alone = {
-        group.members[0]: rounds
-        for group, rounds in measured.items()
-        if fits[group] and len(group.members) == 1
-    }
-    told = {
-        group: _speeds(group, rounds, alone) if fits[group] else [math.nan] * len(group.members)
-        for group, rounds in measured.items()
-        if alone.keys() >= set(group.members)
-    }
-    odd = [group for group, speeds in told.items() if max(speeds) > HIGHEST_SPEED]
-    rows = [
-        (group.number, victim, group.members[:at] + group.members[at + 1 :], speeds[at])
-        for group, speeds in told.items()
-        if group not in odd
-        for at, victim in enumerate(group.members)
-    ]
-    number, victims, beside, speed = zip(*rows, strict=True) if rows else ((),) * 4
-    norm_speed = np.array(speed, np.float64)
+    runs = _runs(measured)
+    single = runs[runs.beside.map(len) == 0]
+    alone = single.groupby("victim", sort=False).filter(lambda own: own.step_s.notna().all())
+    profiled = runs.members.map(set(alone.victim).issuperset)
+    own_s = alone.set_index(["victim", "round"]).step_s.rename("own_s")
+    runs = runs[profiled].join(own_s, on=["victim", "round"])
+    runs["norm_speed"] = runs.own_s / runs.step_s
+    by_loop = runs.groupby(["group", "place"], as_index=False)
+    rows = by_loop.agg({"victim": "first", "beside": "first", "norm_speed": np.median})
+    fast = set(rows.group[rows.norm_speed > HIGHEST_SPEED])
+    rows = rows[~rows.group.isin(fast)]
+    norm_speed = rows.norm_speed.to_numpy(np.float64)
     co = co_rows(
-        source=f"own_{device.how}", gpu_type=device.gpu_type, group=np.array(number, np.int64),
-        victim=victims, aggressors=beside, norm_speed=norm_speed, feasible=~np.isnan(norm_speed),
-        measured=np.array([len(others) > 0 for others in beside], np.bool_),
+        source=f"own_{device.how}", gpu_type=device.gpu_type, group=rows.group.to_numpy(np.int64),
+        victim=list(rows.victim), aggressors=list(rows.beside), norm_speed=norm_speed,
+        feasible=~np.isnan(norm_speed), measured=(rows.beside.map(len) > 0).to_numpy(np.bool_),
     )  # fmt: skip
-    return co, _solos(alone, device), odd
+    return co, _solos(alone, device), [group for group in measured if group.number in fast]
 
 
-def _speeds(group: Group, rounds: Rounds, alone: Mapping[str, Rounds]) -> list[float]:
-    """Of each loop together over alone, the median over rounds.
+def _runs(measured: Mapping[Group, Mapping[int, Together]]) -> pd.DataFrame:
+    """A line a loop and round; `step_s` is NaN where the group did not fit."""
+    return pd.DataFrame(
+        {
+            "group": group.number, "members": group.members, "round": round_, "place": place,
+            "victim": victim, "beside": group.members[:place] + group.members[place + 1 :],
+            "step_s": 1.0 / found.steps_per_s[place] if found.feasible else np.nan,
+            **(vars(found.use) if found.use else {}),
+        }
+        for group, rounds in measured.items()
+        for round_, found in rounds.items()
+        for place, victim in enumerate(group.members)
+    )  # fmt: skip
 
-    Each round is compared with itself: a machine that drifts does so in both.
-    """
-    return [
-        median(
-            together.steps_per_s[at] / alone[victim][round_].steps_per_s[0]
-            for round_, together in rounds.items()
-        )
-        for at, victim in enumerate(group.members)
-    ]
 
-
-def _solos(alone: Mapping[str, Rounds], device: Device) -> SoloProfiles:
-    """Medians of step times over rounds, means of shares, the most memory."""
-    steps_s, uses = [], []
-    for rounds in alone.values():
-        steps_s.append(median(1.0 / each.steps_per_s[0] for each in rounds.values()))
-        found = [each.use for each in rounds.values() if each.use is not None]
-        uses.append((
-            fmean(use.gpu_util for use in found), fmean(use.gmem_util for use in found),
-            max(use.gmem_mib for use in found),
-        ))  # fmt: skip
-    gpu_util, gmem_util, gmem_mib = np.array(uses, np.float64).reshape(-1, 3).T
-    models = [model_and_batch(profile) for profile in alone]
+def _solos(alone: pd.DataFrame, device: Device) -> SoloProfiles:
+    runs = alone.reindex(columns=["victim", *OVER_ROUNDS])
+    values = runs.groupby("victim", sort=False).agg(OVER_ROUNDS)
+    models = [model_and_batch(profile) for profile in values.index]
     return solo_profiles(
-        source=f"own_{device.how}", gpu_type=device.gpu_type, profile=list(alone),
+        source=f"own_{device.how}", gpu_type=device.gpu_type, profile=list(values.index),
         model=[model for model, _ in models], batch=np.array([n for _, n in models], np.int64),
-        step_s=np.array(steps_s, np.float64), gpu_util=gpu_util, gmem_util=gmem_util,
-        gmem_mib=gmem_mib,
+        **{name: values[name].to_numpy(np.float64) for name in OVER_ROUNDS},
     )  # fmt: skip
