@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_051,
-    "python_files": 342,
-    "arrows": 172,
+    "python_lines": 76_028,
+    "python_files": 341,
+    "arrows": 171,
     "arrows_in_sim": 37,
     "longest_function": 50,
     "readme_words": 700,

@@ -24,13 +24,12 @@ from interference.evaluation.judge import (
     pair_folds,
     splits,
 )
-from interference.evaluation.mixes import drawn_mixes, mig_rows, mps_rows
 from interference.evaluation.score_file import Asked, Results, read_files, results_of, score
 from interference.evaluation.write import remove_report, write_figures, write_tables
 from interference.fit import FitReport, fit_and_report, fresh_models
 from interference.learned import save_model
 from interference.models.linear import CrowdModel
-from interference.readers.miso import rows_of_miso
+from interference.readers.miso import drawn_mixes, mig_rows, mps_rows, rows_of_miso
 from interference.rows import CoRows, SoloProfiles
 from sim.files import write_atomically
 from sim.report.table_text import TableText, rich_tables

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from interference.evaluation.judge import held_out, pair_folds
-from interference.evaluation.mixes import drawn_mixes, mig_rows, mps_rows, tenants
 from interference.models.linear import CrowdModel
-from interference.readers.miso import DUMMY, rows_of_miso
+from interference.readers.miso import DUMMY, drawn_mixes, mig_rows, mps_rows, rows_of_miso, tenants
 from interference.rows import CoRows, mix_numbers, stacked_rows
 from sim.errors import PhysicsError
 from tests.interference.mix_worlds import NAMES, crowded, drawn, rows_of_mixes, solos_of_mixes
