@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sim import codes
-from sim.arrays import IntArray, RowArray
+from sim.arrays import IntArray, RowArray, distinct_rows
 from sim.codes import NEVER
 from sim.compiling import Routine, write_addresses
 from sim.engine import placing
@@ -217,8 +217,7 @@ def _kinds(
     judged = rule["sharing"][0] != NEVER or rule["placer"][0] in JUDGES_PROFILE
     profile = view.jobs.profile if judged else np.zeros(len(job), dtype=np.int64)
     asks = ("gpu_milli", "cpu_milli", "memory_mib", "type_mask")
-    columns = np.stack([profile, *(job[name] for name in asks), job["num_gpus"]], axis=1)
-    rows, kind_of = np.unique(columns, axis=0, return_inverse=True)
+    rows, kind_of = distinct_rows([profile, *(job[name] for name in asks), job["num_gpus"]])
     kind = np.zeros(len(rows), dtype=KIND)
     for at, name in enumerate(("profile", *asks, "gang")):
         kind[name] = rows[:, at]
@@ -235,7 +234,7 @@ def _kinds(
     if rule["placer"][0] == codes.SKEW:
         placer: Any = child.placer
         kind["skewed"] = placer.skewed(view.belief.catalogue)[kind["profile"]]
-    return kind, kind_of.reshape(-1).astype(np.int64)
+    return kind, kind_of
 
 
 def _likes(rule: RowArray, belief: Physics) -> IntArray:
