@@ -175,9 +175,9 @@ def _both_ways(batch: ClusterBatch, links: Links) -> tuple[Tensor, Tensor]:
     ends = links.edge_ends.flatten(0, 1)  # (N, E, 2)
     first = torch.arange(0, parts * servers * nodes, nodes, device=ends.device)
     hubs = batch.gpu_mask.new_ones(parts * servers, links.num_hubs)
-    there = torch.cat([(batch.gpu_mask & batch.server_mask.unsqueeze(2)).flatten(0, 1), hubs], 1)
+    present = torch.cat([(batch.gpu_mask & batch.server_mask.unsqueeze(2)).flatten(0, 1), hubs], 1)
     rows = ends.clamp(min=0) + first.view(-1, 1, 1)
-    real = (ends >= 0).all(-1) & there.flatten()[rows].all(-1)  # (N, E)
+    real = (ends >= 0).all(-1) & present.flatten()[rows].all(-1)  # (N, E)
     real = real & batch.server_mask.view(-1, 1)
     one_way = rows[real].t()  # (2, n)
     x_edge = links.x_edge.flatten(0, 1)[real]
