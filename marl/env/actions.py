@@ -89,7 +89,7 @@ class Sizes:
         """Of one value an action, those of a kind: one axis each, a scalar where it has none."""
         return values[self.first(kind) : self.first(kind + 1)].reshape(self.shape(kind))
 
-    def told(self, action: int) -> str:
+    def words(self, action: int) -> str:
         """The action in words."""
         if not 0 <= action < self.first(len(KINDS)):
             return f"there are {self.first(len(KINDS))} actions"

@@ -111,7 +111,7 @@ def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
     if not is_legal(play, agent, action):
         now_s = play.scratch.state.world["now_s"][0]
         raise InvalidDecision(
-            f"agent {agent}: action {action} ({sizes.told(action)}) is not legal at "
+            f"agent {agent}: action {action} ({sizes.words(action)}) is not legal at "
             f"t={now_s:.1f} s; choose an action whose mask is 1"
         )
 

@@ -151,8 +151,8 @@ class LinearPrior(nn.Module):
         score = score + of_sharing[..., None, None] * shared
         if self.start_layer is not None:
             rows = [each[..., None, None] for each in (duration, age, relative, known["gang"])]
-            there = [each[..., None, None] for each in (occupancy, pressure)]
-            score = score + self.start_layer(_start_rows(pairs, spread, shared, rows, there))
+            home = [each[..., None, None] for each in (occupancy, pressure)]
+            score = score + self.start_layer(_start_rows(pairs, spread, shared, rows, home))
         old, compact = jobs[..., OfJob.OLD, None, None] > 0, pairs[..., OfPair.COMPACT] > 0
         return torch.where(old & compact & (shared == 0), score.clamp(min=LEAST_DUE), score)
 
@@ -198,11 +198,11 @@ class LinearPrior(nn.Module):
 
 
 def _start_rows(
-    pairs: Tensor, spread: Tensor, shared: Tensor, of_job: Sequence[Tensor], there: Sequence[Tensor]
+    pairs: Tensor, spread: Tensor, shared: Tensor, of_job: Sequence[Tensor], home: Sequence[Tensor]
 ) -> Tensor:
     """(B, W, S, MODES, StartWeight) features of starts, in their order."""
     duration, age, relative, gang = of_job
-    occupancy, pressure = there
+    occupancy, pressure = home
     x: dict[Column, Tensor] = {
         StartWeight.BIAS: torch.ones_like(spread),
         StartWeight.SPREAD: spread,

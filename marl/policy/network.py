@@ -147,7 +147,7 @@ def _encode_partition(
 ) -> bool:
     """Fill `lower` and `cluster`, GPU -> server -> rack -> partition and back; False: no server."""
     _encode_servers(net, gpus, servers, server_rack)
-    there = _encode_racks(net)
+    has_server = _encode_racks(net)
     for s in range(servers.shape[0]):
         net.lower[s, :] = 0.0
         if servers[s, OfServer.THERE] > 0.0:
@@ -156,7 +156,7 @@ def _encode_partition(
             )
             norm(net.lower[s], net.server_norm)
     norm(net.cluster, net.cluster_norm)
-    return there
+    return has_server
 
 
 @kernel
@@ -164,9 +164,9 @@ def _encode_others(net: Net, buffers: Buffers) -> None:
     """Fill `embedded` and `place`, partition by partition."""
     for m in range(len(buffers.all_gpus)):
         servers = buffers.all_servers[m]
-        there = _encode_partition(net, buffers.all_gpus[m], servers, buffers.all_racks[m])
+        has_server = _encode_partition(net, buffers.all_gpus[m], servers, buffers.all_racks[m])
         for h in range(len(net.cluster)):
-            net.embedded[m, h] = net.cluster[h] if there else 0.0
+            net.embedded[m, h] = net.cluster[h] if has_server else 0.0
         net.place[m] = 0.0
         for s in range(servers.shape[0]):
             add_product(net.lower[s], net.found, net.place[m, s])
@@ -176,13 +176,13 @@ def _encode_others(net: Net, buffers: Buffers) -> None:
 def _encode(net: Net, buffers: Buffers) -> None:
     """Fill `state` and `keys`, and what is read of all partitions."""
     _encode_others(net, buffers)
-    there = _encode_partition(net, buffers.gpus, buffers.servers, buffers.server_rack)
+    has_server = _encode_partition(net, buffers.gpus, buffers.servers, buffers.server_rack)
     for s in range(buffers.servers.shape[0]):
         copy_numbers(net.key.bias, net.keys[s])
         add_product(net.lower[s], net.key.own, net.keys[s])
     width, context = len(net.cluster), len(buffers.context)
     net.state[:] = 0.0
-    for h in range(width if there else 0):
+    for h in range(width if has_server else 0):
         net.state[h] = net.cluster[h]
     for k in range(context):
         net.state[width + k] = buffers.context[k]

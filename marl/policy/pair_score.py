@@ -148,12 +148,12 @@ class PairScorePolicy(nn.Module):
         self.key = nn.Linear(width, MODES * width)
         nn.init.uniform_(self.key.weight, -0.01, 0.01)
         self.start = JointScore(pair=len(OfPair), row=len(OfJob), state=state, hidden=hidden)
-        there = len(OfPeer) + (width + 1 if datacenter else 0)  # what is known of a partition
+        known = len(OfPeer) + (width + 1 if datacenter else 0)  # what is known of a partition
         self.forward_to = JointScore(
-            pair=len(OfForward) + there, row=len(OfJob), state=state, hidden=hidden
+            pair=len(OfForward) + known, row=len(OfJob), state=state, hidden=hidden
         )
         self.suspend_for = (
-            JointScore(pair=len(OfSuspension) + there, row=len(OfJob), state=state, hidden=hidden)
+            JointScore(pair=len(OfSuspension) + known, row=len(OfJob), state=state, hidden=hidden)
             if suspends
             else None
         )
@@ -209,8 +209,8 @@ class PairScorePolicy(nn.Module):
             )
         )
         peers = observation["peers"]
-        there = peers[..., OfPeer.THERE, None]
-        others = (peers * there).sum(1) / there.sum(1).clamp(min=1.0)
+        present = peers[..., OfPeer.THERE, None]
+        others = (peers * present).sum(1) / present.sum(1).clamp(min=1.0)
         state = torch.cat([embeddings.cluster, observation["context"], others], -1)
         return state, embeddings.server
 
@@ -224,15 +224,15 @@ class PairScorePolicy(nn.Module):
         gpus, servers, racks = (
             observation[key].flatten(0, 1) for key in ("all_gpus", "all_servers", "all_racks")
         )
-        there = servers[..., OfServer.THERE] > 0  # (B * M, S)
+        present = servers[..., OfServer.THERE] > 0  # (B * M, S)
         of_all = self.encoder(
-            ClusterBatch(gpus, gpus[..., OfGpu.THERE] > 0, servers, there, racks, self.num_racks)
+            ClusterBatch(gpus, gpus[..., OfGpu.THERE] > 0, servers, present, racks, self.num_racks)
         )
         keys = self.found(of_all.server).unflatten(0, (batch, partitions))  # (B, M, S, H)
         match = torch.einsum("bwh,bmsh->bwms", sought, keys) / sought.shape[-1] ** 0.5
-        there = there.unflatten(0, (batch, 1, partitions))  # (B, 1, M, S)
-        best = match.masked_fill(~there, MASKED).logsumexp(-1, keepdim=True)
-        best = torch.where(there.any(-1, keepdim=True), best, 0.0)
+        present = present.unflatten(0, (batch, 1, partitions))  # (B, 1, M, S)
+        best = match.masked_fill(~present, MASKED).logsumexp(-1, keepdim=True)
+        best = torch.where(present.any(-1, keepdim=True), best, 0.0)
         embedded = of_all.cluster.unflatten(0, (batch, 1, partitions))
         return embedded.expand(-1, sought.shape[1], -1, -1), best
 

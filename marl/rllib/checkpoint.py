@@ -278,8 +278,8 @@ def first_difference(before: Any, now: Any, key: str = "") -> str | None:
     if isinstance(before, dict) and isinstance(now, dict):
         for name in (each for each in (*before, *now) if each not in POWER):
             place = f"{key}.{name}" if key else str(name)
-            if told := first_difference(before.get(name), now.get(name), place):
-                return told
+            if found := first_difference(before.get(name), now.get(name), place):
+                return found
         return None
     return None if before == now else f"{key} was {before!r}, is {now!r}"
 

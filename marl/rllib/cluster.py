@@ -124,7 +124,7 @@ def placed(config: PPOConfig, spec: RaySpec) -> PPOConfig:
 
     How many env runners sample how many copies is PPO's own choice; it is left as it is.
     """
-    told: dict[str, Any] = {
+    runners: dict[str, Any] = {
         "num_cpus_per_env_runner": spec.num_cpus_per_env_runner,
         "num_gpus_per_env_runner": spec.num_gpus_per_env_runner,
         "sample_timeout_s": spec.sample_timeout_s,
@@ -140,8 +140,8 @@ def placed(config: PPOConfig, spec: RaySpec) -> PPOConfig:
         "num_cpus_per_learner": spec.num_cpus_per_learner,
         "num_gpus_per_learner": spec.num_gpus_per_learner,
     }
-    chosen: PPOConfig = config.env_runners(**told).fault_tolerance(**faults).learners(**learners)
-    return chosen
+    made: PPOConfig = config.env_runners(**runners).fault_tolerance(**faults).learners(**learners)
+    return made
 
 
 T = TypeVar("T")

@@ -161,11 +161,11 @@ class TaughtLearner(DQNTorchLearner):
         loss: Tensor = super().compute_loss_for_module(
             module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
         )
-        told = self.config.learner_config_dict
-        if told["weight"] == 0:
+        knobs = self.config.learner_config_dict
+        if knobs["weight"] == 0:
             return loss
-        taught = CompactTeacher(told["least_speed"]).act_on_batch(batch[OBS])
-        return loss + told["weight"] * behind_by(fwd_out[VALUES], taught, told["margin"]).mean()
+        taught = CompactTeacher(knobs["least_speed"]).act_on_batch(batch[OBS])
+        return loss + knobs["weight"] * behind_by(fwd_out[VALUES], taught, knobs["margin"]).mean()
 
 
 PICK_JOB = "gpuyard_pick_job"

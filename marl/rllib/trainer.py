@@ -102,8 +102,8 @@ class Trainer:
         )
         for key in ("policy_loss", "value_loss", "entropy"):
             if not math.isfinite(getattr(iteration, key)):
-                told = f"iteration {iteration.number}: {key} is {getattr(iteration, key)}"
-                raise self._stopped(told)
+                fault = f"iteration {iteration.number}: {key} is {getattr(iteration, key)}"
+                raise self._stopped(fault)
         self._check_weights("after")
         average = self._moved_average()
         self._before = None  # whole from here on; with the average of before, if interrupted now
@@ -134,13 +134,13 @@ class Trainer:
             "yours raises is told with ray.num_env_runners=0",
         )
 
-    def _stopped(self, told: str, change: str = SLOWER) -> TrainingError:
+    def _stopped(self, fault: str, change: str = SLOWER) -> TrainingError:
         on = (
             "resume from the last checkpoint"
             if self.kept is not None or self.iterations_done > 0  # which is then kept, too
             else "begin anew, nothing is kept yet,"
         )
-        return TrainingError(f"{told}; {on} with {change}")
+        return TrainingError(f"{fault}; {on} with {change}")
 
     def _check_weights(self, when: str) -> None:
         largest = max(float(weights.detach().abs().max()) for weights in self.policy().parameters())

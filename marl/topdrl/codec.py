@@ -202,13 +202,13 @@ class OfGpu(IntEnum):
 
     LEFT = 0  # share of the rows until its job is thought to end
     WORTH = 1  # of its job
-    THERE = 2  # 1: there is a GPU, and its server is up
+    PRESENT = 2  # 1: there is a GPU, and its server is up
 
 
 class OfSlot(IntEnum):
     """A job of the window: `slots` of an observation."""
 
-    THERE = 0  # 1: there is a job
+    PRESENT = 0  # 1: there is a job
     LEFT = 1  # share of the rows that it is thought to take
     WIDTH = 2  # its GPUs / GPUs of a block, at most 1
     WAIT = 3  # ln(1 + minutes waited) / 10, at most 1
@@ -299,7 +299,7 @@ class Codec:
         seen = np.zeros((*self._shape, len(OfGpu)), dtype=np.float32)
         flat = seen.reshape(-1, len(OfGpu))
         up = view.server_closed[view.topology.gpu_server] == 0
-        flat[self._cell[up], OfGpu.THERE] = 1.0
+        flat[self._cell[up], OfGpu.PRESENT] = 1.0
         held = view.jobs.held[view.running]
         busy = [view.gpus_of(job) for job in view.running.tolist()]
         left = self._rows(view.jobs.predicted_remaining_s[view.running])
@@ -315,7 +315,7 @@ class Codec:
         seen = np.zeros((self._spec.slots, len(OfSlot)), dtype=np.float32)
         rows = seen[: len(jobs)]
         waited_s = view.now_s - view.jobs.submit_s[jobs]
-        rows[:, OfSlot.THERE] = 1.0
+        rows[:, OfSlot.PRESENT] = 1.0
         rows[:, OfSlot.LEFT] = self._rows(view.jobs.predicted_remaining_s[jobs])
         blocks = view.jobs.num_gpus[jobs] / self._spec.block_gpus
         rows[:, OfSlot.WIDTH] = np.minimum(blocks, 1.0)

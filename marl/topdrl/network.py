@@ -45,7 +45,7 @@ def topology_map(gpus: Tensor) -> Tensor:
 
     A row a server, racks one below the other.
     """
-    present, left = gpus[..., OfGpu.THERE], gpus[..., OfGpu.LEFT]
+    present, left = gpus[..., OfGpu.PRESENT], gpus[..., OfGpu.LEFT]
     image = torch.stack([present * (left == 0), left, present], dim=1)
     return image.flatten(2, 3)
 
@@ -115,8 +115,8 @@ class MultiBranch(nn.Module):
         """(B, slots + 1) Q-values."""
         gpus, slots = observation["gpus"], observation["slots"]
         jobs = self._jobs(slots)  # (B, Q, hidden)
-        there = slots[..., :1]
-        queue = (jobs * there).sum(1) / there.sum(1).clamp(min=1.0)
+        present = slots[..., :1]
+        queue = (jobs * present).sum(1) / present.sum(1).clamp(min=1.0)
         parts = [self._cluster(gpus), self._topology(gpus), queue, observation["backlog"]]
         around = torch.cat(parts, dim=-1)
         beside = around[:, None].expand(-1, jobs.shape[1], -1)
@@ -125,9 +125,9 @@ class MultiBranch(nn.Module):
         return dueling(self.value(around), advantage, observation["action_mask"])
 
     def _cluster(self, gpus: Tensor) -> Tensor:
-        there = gpus.flatten(1, 3)[:, None, None, :, OfGpu.THERE]
-        seen = torch.relu(self.canvas(canvas(gpus, self._rows))) * there
-        mean = seen.sum(-1) / there.sum(-1).clamp(min=1.0)
+        present = gpus.flatten(1, 3)[:, None, None, :, OfGpu.PRESENT]
+        seen = torch.relu(self.canvas(canvas(gpus, self._rows))) * present
+        mean = seen.sum(-1) / present.sum(-1).clamp(min=1.0)
         both = torch.cat([mean, seen.amax(-1)], dim=1)
         return torch.relu(self.canvas_out(both.flatten(1)))
 
@@ -140,9 +140,9 @@ class MultiBranch(nn.Module):
         batch, racks, servers = gpus.shape[:3]
         seen = torch.relu(self.map(topology_map(gpus)))[..., 0]  # (B, hidden, R * S)
         per_server = seen.reshape(batch, -1, racks, servers)
-        there = (gpus[..., OfGpu.THERE].amax(-1) > 0).to(gpus.dtype)[:, None]  # (B, 1, R, S)
-        per_rack = (per_server * there).sum(-1) / there.sum(-1).clamp(min=1.0)
-        both = torch.cat([per_rack.mean(-1), (per_server * there).amax((-1, -2))], dim=-1)
+        present = (gpus[..., OfGpu.PRESENT].amax(-1) > 0).to(gpus.dtype)[:, None]  # (B, 1, R, S)
+        per_rack = (per_server * present).sum(-1) / present.sum(-1).clamp(min=1.0)
+        both = torch.cat([per_rack.mean(-1), (per_server * present).amax((-1, -2))], dim=-1)
         return torch.relu(self.map_out(both))
 
 

@@ -33,8 +33,8 @@ KNOBS = {  # of any learner, by rule
 def check_knobs(at: str, spec: object) -> None:
     """Refuse knobs under `at` with which learning would end in NaN, as TrainingError."""
     for rule, keys in KNOBS.items():
-        told = {key: value for key, value in vars(spec).items() if key in keys}
-        check_numbers(at, rule, TrainingError, **told)
+        numbers = {key: value for key, value in vars(spec).items() if key in keys}
+        check_numbers(at, rule, TrainingError, **numbers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -171,11 +171,11 @@ class _Choices:
         place = 1 + np.arange(len(turn)) - np.searchsorted(turn, turn)  # 0 is what was taken
         shape = (self.turns, 1 + int(place.max()))
         action, cost = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.float32)
-        there = np.zeros(shape, dtype=bool)
-        action[turn, 0], there[turn, 0] = contrasts.taken[order], True
-        action[turn, place], there[turn, place] = contrasts.tried[order], True
+        filled = np.zeros(shape, dtype=bool)
+        action[turn, 0], filled[turn, 0] = contrasts.taken[order], True
+        action[turn, place], filled[turn, place] = contrasts.tried[order], True
         cost[turn, place] = np.clip(contrasts.cost_s[order] / how.unit_s, -1.0, 1.0)
-        self._action, self._there = torch.from_numpy(action), torch.from_numpy(there)
+        self._action, self._filled = torch.from_numpy(action), torch.from_numpy(filled)
         self._cost = torch.from_numpy(cost)  # (N, most) in units; 0 where nothing is
         self._old = self._all_log_chances()
         # (N, most) in units, of each action
@@ -202,7 +202,7 @@ class _Choices:
         """(turns, most) of drawing each, were nothing else legal; very low where nothing is."""
         logits = self._policy({name: each[turns] for name, each in self._seen.items()}).logits
         chosen = logits.gather(1, self._action[turns])
-        return torch.log_softmax(chosen.masked_fill(~self._there[turns], MASKED), 1)
+        return torch.log_softmax(chosen.masked_fill(~self._filled[turns], MASKED), 1)
 
 
 class Fit:

@@ -210,12 +210,12 @@ def test_numbers_of_actions_and_what_they_are_called():
     parts = [sizes.part(kind, np.arange(33)) for kind in (START, FORWARD, WAIT)]
     assert [part.shape for part in parts] == [(4, 3, 2), (4, 2), ()]
     assert parts[FORWARD][3, 1] == sizes.action(FORWARD, 3, 1)
-    assert sizes.told(sizes.action(START, 2, 1, 1)) == (
+    assert sizes.words(sizes.action(START, 2, 1, 1)) == (
         "start job 2 of the window from server 1 in mode 1"
     )
-    assert sizes.told(sizes.action(FORWARD, 3, 1)) == "forward job 3 of the window to partition 1"
-    assert sizes.told(sizes.action(WAIT)) == "wait"
-    assert sizes.told(33) == "there are 33 actions"
+    assert sizes.words(sizes.action(FORWARD, 3, 1)) == "forward job 3 of the window to partition 1"
+    assert sizes.words(sizes.action(WAIT)) == "wait"
+    assert sizes.words(33) == "there are 33 actions"
 
 
 def test_a_kind_that_a_rule_allows_is_whole_and_costs_no_number_without_it():
