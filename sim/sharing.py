@@ -101,6 +101,8 @@ class SelectiveSharing(FallbackSharing):
     would give. A GPU is offered if it is empty or this sum exceeds `threshold`.
     """
 
+    engine_code = IF_NOTHING_IS_EMPTY  # not inherited: a class of one's own may share otherwise
+
     def __init__(self, *, threshold: float) -> None:
         """`threshold`: least predicted combined speed, 0 or more, typically 1.2 to 1.4."""
         check_numbers("sharing", "0 or more", threshold=threshold)

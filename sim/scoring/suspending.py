@@ -264,16 +264,13 @@ def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
     least_s, ran_s, now_s = np.inf, np.inf, scratch.state.world[0].now_s
     for k in range(scalars.num_victims):
         victim = scratch.victim[k]
-        told, size, victim_s = (
-            scratch.state.job[victim],
-            scratch.job[victim].gang,
-            left_s(scratch, victim),
-        )
+        row, size = scratch.state.job[victim], scratch.job[victim].gang
+        victim_s = left_s(scratch, victim)
         freed += size
         work_s += victim_s * size
         least_s = min(least_s, victim_s)
-        ran_s = min(ran_s, max(now_s - told.started_s, 0.0))
-        times = max(times, told.preemptions)
+        ran_s = min(ran_s, max(now_s - row.started_s, 0.0))
+        times = max(times, row.preemptions)
         if not _fits_elsewhere(scratch, victim, m):
             homeless += size
     empty = 0
