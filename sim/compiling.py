@@ -114,10 +114,10 @@ def _start(share: list[_Task]) -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_NUM_THREADS": "1"},
     )  # fmt: skip
-    told = pickle.dumps((names, [each.signature for each in share]))
+    message = pickle.dumps((names, [each.signature for each in share]))
     with suppress(BrokenPipeError):  # it has failed; so shall we, and say why
         assert process.stdin is not None
-        process.stdin.write(told)
+        process.stdin.write(message)
         process.stdin.close()
     return process
 

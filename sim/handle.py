@@ -46,8 +46,8 @@ class HandleType(types.Type):
             words += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
         self.words = words
         # Short, for it becomes part of every symbol; the digest tells layouts apart.
-        told = hashlib.sha256(repr(members).encode()).hexdigest()[:12]
-        super().__init__(name=f"{name}_{told}")
+        digest = hashlib.sha256(repr(members).encode()).hexdigest()[:12]
+        super().__init__(name=f"{name}_{digest}")
 
 
 @register_model(HandleType)
@@ -369,8 +369,8 @@ def _address_of(function: Any, call: Any, signature: tuple[Any, ...]) -> int:
     compiled = function.overloads[signature]
     wanted = {id(ask): types.boolean, id(count): types.int64, id(tell): types.none}[id(call)]
     if compiled.signature.return_type != wanted:
-        told = compiled.signature.return_type
-        raise TypeError(f"{function.__name__} gives {told}; who calls it takes {wanted}")
+        given = compiled.signature.return_type
+        raise TypeError(f"{function.__name__} gives {given}; who calls it takes {wanted}")
     address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return address
 

@@ -55,7 +55,7 @@ _save: Any = IndexDataCacheFile.save
 # types of arguments before the stamp.
 UNREADABLE = (ImportError, AttributeError, EOFError, LookupError, TypeError, ValueError,
               pickle.UnpicklingError)  # fmt: skip
-_told: list[str] = []  # once is enough
+_warned: list[str] = []  # once is enough
 
 
 def _load_or_miss(file: Any, key: Any) -> Any:
@@ -75,10 +75,10 @@ def _save_or_tell(file: Any, key: Any, data: Any) -> None:
             file.flush()
             _save(file, key, data)
     except OSError as error:
-        if not _told:
+        if not _warned:
             place = error.filename or file._cache_path
-            _told.append(f"compiled code is not kept ({place}: {os.strerror(error.errno or 0)})")
-            log.warning("%s; make room, or set NUMBA_CACHE_DIR=DIR", _told[0])
+            _warned.append(f"compiled code is not kept ({place}: {os.strerror(error.errno or 0)})")
+            log.warning("%s; make room, or set NUMBA_CACHE_DIR=DIR", _warned[0])
 
 
 IndexDataCacheFile.load = _load_or_miss  # type: ignore[method-assign]

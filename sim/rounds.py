@@ -71,9 +71,9 @@ class ToldScaling:
         """
         belief = view.belief
         if self._belief is not belief:
-            told = replace(belief, links=None)
+            without_links = replace(belief, links=None)
             numbers = np.arange(1, view.topology.num_gpus + 1)
-            steps_s = reference_steps_s(numbers, view.topology, told)
+            steps_s = reference_steps_s(numbers, view.topology, without_links)
             self._table = throughputs(steps_s, belief.catalogue.speedup)
             self._belief = belief
         return self._table

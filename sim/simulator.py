@@ -49,7 +49,7 @@ class Recorder:
         self._state = state
         self._rows: list[RowArray] = []
         self._gpus: list[IntArray] = []
-        self._told = (-1, -1)  # arrivals and jobs left, when one of them or work kept last changed
+        self._jobs = (-1, -1)  # arrivals and jobs left, when one of them or work kept last changed
         self._kept_s: float | None = None  # work kept, summed over all jobs; None: not summed yet
         self._since_s, self._starts = 0.0, 0
 
@@ -69,9 +69,9 @@ class Recorder:
         """Since when jobs only start and stop, if they have for long; call before each flush."""
         world = self._state.world[0]
         now = int(world["next_arrival"]), int(world["num_left"])
-        kept_s = None if now != self._told else float(self._state.job["saved_s"].sum())
+        kept_s = None if now != self._jobs else float(self._state.job["saved_s"].sum())
         if kept_s is None or kept_s != self._kept_s:
-            self._told, self._kept_s = now, kept_s
+            self._jobs, self._kept_s = now, kept_s
             self._since_s, self._starts = float(world["now_s"]), 0
             return None
         kinds = self._state.log["kind"][: int(world["num_logged"])]
@@ -130,8 +130,8 @@ class Simulator:
         if len(jobs) == 0:
             raise SimulationError("the workload has no jobs; widen its window")
         if (home := int(np.max(jobs.home))) > (last := int(np.max(partition_of_server))):
-            told = f"a job arrives at partition {home}, and there are 0 to {last}"
-            raise SimulationError(f"{told}; play windows drawn for as many agents")
+            fault = f"a job arrives at partition {home}, and there are 0 to {last}"
+            raise SimulationError(f"{fault}; play windows drawn for as many agents")
         self.jobs = jobs
         self.topology = topology
         self.physics = physics

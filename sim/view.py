@@ -153,8 +153,8 @@ class JobColumns:
             """Only a column that is not there comes here."""
             known = sorted(key for key in {*vars(self), *vars(type(self))} if key[0] != "_")
             hint = nearest(name, known) or f"; it has {', '.join(known)}"
-            told = f"jobs has no column {name!r}{hint}"
-            raise AttributeError(told, name=None)  # or Python adds a hint of its own
+            message = f"jobs has no column {name!r}{hint}"
+            raise AttributeError(message, name=None)  # or Python adds a hint of its own
 
     def _require(self, signal: Signal, column: str) -> None:
         if signal not in self._granted:

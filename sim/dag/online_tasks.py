@@ -111,22 +111,22 @@ class Presence:
         self._seen: BoolArray = np.zeros(jobs, dtype=np.bool_)
         self._over: BoolArray = np.zeros(jobs, dtype=np.bool_)
         self._arrived = 0
-        self._there: IntArray = np.zeros(0, dtype=np.int64)
+        self._present: IntArray = np.zeros(0, dtype=np.int64)
 
     def follow(self, view: ClusterView) -> tuple[IntArray, bool]:
         """(n,) tasks in the system, parents first; and whether some of them are new."""
         arrived = int(np.searchsorted(view.jobs.submit_s, view.now_s, side="right"))
         fresh = arrived > self._arrived
         if fresh:
-            there = np.concatenate([self._there, np.arange(self._arrived, arrived)])
-            self._there = there[np.lexsort((there, self._depth[there]))]
+            tasks = np.concatenate([self._present, np.arange(self._arrived, arrived)])
+            self._present = tasks[np.lexsort((tasks, self._depth[tasks]))]
             self._arrived = arrived
         here = np.zeros(len(self._seen), dtype=np.bool_)
         here[view.queued] = True
         here[view.running] = True
         first, parents = self.precedence.first, self.precedence.parents
-        self._there = still_there(self._there, here, self._seen, self._over, first, parents)
-        return known(self._there, arrived, first, parents), fresh
+        self._present = not_over(self._present, here, self._seen, self._over, first, parents)
+        return known(self._present, arrived, first, parents), fresh
 
 
 def _alone(jobs: int) -> Precedence:
@@ -155,14 +155,14 @@ def depths(first: IntArray, parents: IntArray) -> IntArray:
 
 
 @array_kernel
-def still_there(
-    there: IntArray, here: BoolArray, seen: BoolArray, over: BoolArray, first: IntArray,
+def not_over(
+    tasks: IntArray, here: BoolArray, seen: BoolArray, over: BoolArray, first: IntArray,
     parents: IntArray,
 ) -> IntArray:  # fmt: skip
-    """Those of `there`, parents first, that are not over; marks whom it sees, and who is over."""
-    kept = np.empty_like(there)
+    """Those of `tasks`, parents first, that are not over; marks whom it sees, and who is over."""
+    kept = np.empty_like(tasks)
     count = 0
-    for job in there:
+    for job in tasks:
         waits = False
         for edge in range(first[job], first[job + 1]):
             waits = waits or not over[parents[edge]]
@@ -177,14 +177,14 @@ def still_there(
 
 
 @array_kernel
-def known(there: IntArray, arrived: int, first: IntArray, parents: IntArray) -> IntArray:
-    """Those of `there`, parents first, all of whose ancestors have been submitted."""
+def known(tasks: IntArray, arrived: int, first: IntArray, parents: IntArray) -> IntArray:
+    """Those of `tasks`, parents first, all of whose ancestors have been submitted."""
     hidden = np.zeros(arrived, dtype=np.bool_)
-    for job in there:
+    for job in tasks:
         for edge in range(first[job], first[job + 1]):
             parent = parents[edge]
             hidden[job] = hidden[job] or parent >= arrived or hidden[parent]
-    return there[~hidden[there]]
+    return tasks[~hidden[tasks]]
 
 
 SHORTEST_S = 1.0  # that is left at least of a task that has outrun its prediction

@@ -275,8 +275,8 @@ def _made(
         foresight = float(rng.choice(FORESIGHTS))
     if rng.random() < sea.wide:
         order = order_of(sea.dag, to_go_s)
-        there = placed(sea.problem, order, outlook=sea.outlook(foresight))
-        return Whale(sea.meter.judge(there), to_go_s, foresight)
+        plan = placed(sea.problem, order, outlook=sea.outlook(foresight))
+        return Whale(sea.meter.judge(plan), to_go_s, foresight)
     aim = target.judged
     gpu, times = sea.generator(
         sea.dag, to_go_s, aim.schedule.finish_s, aim.plan.gpu,
@@ -295,8 +295,8 @@ def from_the_end(sea: Sea, whale: Whale) -> Whale:
     )  # fmt: skip
     to_go_s = turned.finish_s[::-1].copy()
     order = order_of(sea.dag, to_go_s)
-    there = placed(sea.problem, order, pinned=gpu[::-1].copy())
-    return Whale(sea.meter.judge(there), to_go_s, whale.foresight)
+    moved = placed(sea.problem, order, pinned=gpu[::-1].copy())
+    return Whale(sea.meter.judge(moved), to_go_s, whale.foresight)
 
 
 def moving_tasks(problem: DagProblem, judged: Judged, rng: np.random.Generator) -> BoolArray:

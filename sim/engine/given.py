@@ -84,11 +84,11 @@ def numbers(owner: object, method: str, given: object, count: int) -> FloatArray
     if found is not None and found.shape == (count,) and not np.isnan(found).any():
         return found
     if found is None or given is None or found.ndim == 0:
-        told = _shown(given)
+        words = _shown(given)
     else:
-        told = f"{found.shape} numbers, {int(np.isnan(found).sum())} of them NaN"
+        words = f"{found.shape} numbers, {int(np.isnan(found).sum())} of them NaN"
     raise GpuYardError(
-        f"{called(owner)}.{method} gives {told}; it must give one number for each of the {count} "
+        f"{called(owner)}.{method} gives {words}; it must give one number for each of the {count} "
         "jobs it is given, as an array"
     )
 
@@ -141,9 +141,9 @@ def check_decision(owner: object, given: object) -> None:
     Raises:
         InvalidDecision: names class, value and what it must be.
     """
-    for told in _faults(given):
+    for fault in _faults(given):
         who = "a decision" if owner is None else f"{called(owner)}.decide"
-        raise InvalidDecision(f"{who} gives {told}")
+        raise InvalidDecision(f"{who} gives {fault}")
 
 
 def _faults(given: object) -> Iterator[str]:

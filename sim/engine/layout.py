@@ -45,7 +45,7 @@ SCALARS = np.dtype(
     [
         ("decisions", INT),
         ("due", INT),  # the instant asks for a decision, which is not made yet
-        ("told", INT),  # keys of who queued again have been written
+        ("keyed", INT),  # keys of who queued again have been written
         ("pass_", INT),  # number of the walk through a queue
         ("stamp", INT),  # number of the last use of `stamped`
         ("decision_row", INT),  # row of the log at which the decision being made begins

@@ -65,7 +65,7 @@ def _decide(state: State, memory: Memory) -> None:
 def _next_due(state: State, memory: Memory) -> int:
     """Let an instant pass; DECIDE, ASK (Python first), GOES_ON, or why the run cannot go on."""
     scalars = memory.scalars[0]
-    if scalars.due == 0 and scalars.told == 0:
+    if scalars.due == 0 and scalars.keyed == 0:
         if log_half_full(state):
             return FULL
         verdict = advance_instant(state)
@@ -164,7 +164,7 @@ class EngineLoop:
                 return verdict
             if self._has_keys:
                 self._memory.waiter["key"] = keys_of(self._child, self._views)
-                self._memory.scalars["told"] = 1
+                self._memory.scalars["keyed"] = 1
                 continue
             self._asking.decide(self._views.view())
 

@@ -161,16 +161,16 @@ def take_out(state: State, memory: Memory, job: int) -> None:
 
 @kernel
 def follow(state: State, memory: Memory) -> bool:
-    """Let those wait who began to since the last look; False: keys of some are to be told first.
+    """Let those wait who began to since the last look; False: keys of some are to be written first.
 
     A FIXED key may be another once a job has run, unless it is preempted by such keys.
     """
     world, scalars, rule = state.world[0], memory.scalars[0], memory.rule[0]
-    if rule.order == FIXED and rule.preempts == 0 and scalars.told == 0:
+    if rule.order == FIXED and rule.preempts == 0 and scalars.keyed == 0:
         for at in range(world.num_joined):
             if state.job[state.joined[at]].restarts > 0:
                 return False
-    scalars.told = 0
+    scalars.keyed = 0
     for at in range(world.num_joined):
         job = state.joined[at]
         if state.job[job].status == QUEUED and memory.rule[0].listed != 0:

@@ -17,7 +17,7 @@ from sim.view import ClusterView, held_in, state_of
 
 # Members of the state that are shown whole, and what of its world is not.
 WHOLE = ("world", "gpu", "tenant", "server", "free_gpus", "partition", "rack")
-NOT_THERE = (
+NOT_SHOWN = (
     "shared_links", "links_matter", "host_matters", "num_dirty", "heap_size", "num_logged",
     "num_logged_gpus", "num_joined",
 )  # fmt: skip
@@ -49,7 +49,7 @@ class Mirror:
         for one, other in self._whole:
             one[:] = other
         world = mine.world[0]
-        for name in NOT_THERE:
+        for name in NOT_SHOWN:
             world[name] = 0
         first, queued = int(world["queue_first"]), int(world["num_queued"])
         mine.queue[first : first + queued] = theirs.queue[first : first + queued]

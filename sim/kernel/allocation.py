@@ -265,19 +265,19 @@ def offer_shared(
 def _bring(mine: Allocation, theirs: Allocation) -> None:
     """Have `mine` say what `theirs` says; servers of one version are alike."""
     for server in range(len(mine.server)):
-        here, there = mine.server[server], theirs.server[server]
-        if here.version == there.version and here.closed == there.closed:
+        own, other = mine.server[server], theirs.server[server]
+        if own.version == other.version and own.closed == other.closed:
             continue
-        here.version, here.closed = there.version, there.closed
-        here.cpu_free_milli, here.memory_free_mib = there.cpu_free_milli, there.memory_free_mib
-        for gpu in range(here.first_gpu, here.last_gpu):
+        own.version, own.closed = other.version, other.closed
+        own.cpu_free_milli, own.memory_free_mib = other.cpu_free_milli, other.memory_free_mib
+        for gpu in range(own.first_gpu, own.last_gpu):
             mine.gpu[gpu].tenants = theirs.gpu[gpu].tenants
             mine.gpu[gpu].milli = theirs.gpu[gpu].milli
             mine.free_gpus.gpu[gpu] = theirs.free_gpus.gpu[gpu]
             for k in range(mine.tenant.shape[1]):
                 mine.tenant[gpu, k] = theirs.tenant[gpu, k]
-        set_most(mine.free_gpus, here.partition, server, theirs.free_gpus.most[server])
-        set_usable(mine.free_gpus, here.partition, server, theirs.free_gpus.usable[server])
+        set_most(mine.free_gpus, own.partition, server, theirs.free_gpus.most[server])
+        set_usable(mine.free_gpus, own.partition, server, theirs.free_gpus.usable[server])
 
 
 ALL_WELL = -1

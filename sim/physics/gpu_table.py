@@ -333,15 +333,15 @@ class MoreTypes:
 
     def notes(self, pairs: PairTable) -> tuple[str, ...]:
         """What was assumed, a line a type; `pairs` are the truth's."""
-        told = [each.note(shared=pairs.source != "none") for each in self.stand_ins]
+        lines = [each.note(shared=pairs.source != "none") for each in self.stand_ins]
         if self.a100 is None:
-            return tuple(told)
+            return tuple(lines)
         own = [a100_note(f"{self.a100.like}'s / {self.a100.speed:.3g} ({self.a100.why})")]
         if pairs.source in GAVEL:
             own.append(a100_pairs_note())
         elif pairs.source != "none":
             own.append(f"{A100}: co-location of {self.a100.like}")
-        return (*told, *own)
+        return (*lines, *own)
 
     def _added(self) -> list[StandIn]:
         """Those that are no type with profiles of its own."""
@@ -389,5 +389,5 @@ def more_types(
         return MoreTypes(base, stand_ins, None)
     (of_base,) = StandInFinder(known=known, table=table, kinds={}).of(own)
     tried_gib = {A100: of_base.tried_gib}
-    told = (replace(s, tried_gib=tried_gib.get(s.like, s.tried_gib)) for s in stand_ins)
-    return MoreTypes(base, tuple(told), of_base)
+    completed = (replace(s, tried_gib=tried_gib.get(s.like, s.tried_gib)) for s in stand_ins)
+    return MoreTypes(base, tuple(completed), of_base)

@@ -134,52 +134,52 @@ def slow_in_mix(slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, 
     Who has a smaller part of the GPU is there less of the time: all are there for as much as the
     smallest part, all but that one for what the second smallest has beyond it, and so on.
     """
-    slow, below, there = 1.0, 0, ((1 << count) - 1) ^ (1 << i)
-    while there != 0:
-        smallest = _smallest(tenants, count, there)
+    slow, below, present = 1.0, 0, ((1 << count) - 1) ^ (1 << i)
+    while present != 0:
+        smallest = _smallest(tenants, count, present)
         milli = milli_of(tenants, smallest)
         if milli > below:
-            excess = _excess(slowing, gpu_type, tenants, count, i, there)
+            excess = _excess(slowing, gpu_type, tenants, count, i, present)
             slow += excess * ((milli - below) / 1000.0)
             below = milli
-        there ^= 1 << smallest
+        present ^= 1 << smallest
     return slow
 
 
 @kernel
-def _smallest(tenants: IntArray, count: int, there: int) -> int:
-    """Who of those there, a set of bits, has the smallest part of the GPU."""
+def _smallest(tenants: IntArray, count: int, present: int) -> int:
+    """Who of those present, a set of bits, has the smallest part of the GPU."""
     found = -1
     for k in range(count):
-        if (there >> k) & 1 and (found < 0 or milli_of(tenants, k) < milli_of(tenants, found)):
+        if (present >> k) & 1 and (found < 0 or milli_of(tenants, k) < milli_of(tenants, found)):
             found = k
     return found
 
 
 @kernel
 def _excess(
-    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, there: int
+    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, present: int
 ) -> float:  # fmt: skip
-    """Excess of the i-th beside those there, had each the whole GPU."""
-    if _size(there) > slowing.most_aggressors:
-        return _excess_beyond(slowing, gpu_type, tenants, count, i, there)
-    column = _column(slowing.slowdown.shape[1], tenants, count, there)
+    """Excess of the i-th beside those present, had each the whole GPU."""
+    if _size(present) > slowing.most_aggressors:
+        return _excess_beyond(slowing, gpu_type, tenants, count, i, present)
+    column = _column(slowing.slowdown.shape[1], tenants, count, present)
     return float(slowing.slowdown[gpu_type, profile_of(tenants, i), column] - 1.0)
 
 
 @kernel
 def _excess_beyond(
-    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, there: int
+    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, present: int
 ) -> float:  # fmt: skip
     """The pairs' sum times the most that the table says of a part of K over its own pairs' sum.
 
     A part without any excess of its pairs counts as it is.
     """
     victim, profiles = profile_of(tenants, i), slowing.slowdown.shape[1]
-    whole = _pair_sum(slowing, gpu_type, tenants, count, i, there)
+    whole = _pair_sum(slowing, gpu_type, tenants, count, i, present)
     worst, chosen = 0.0, (1 << slowing.most_aggressors) - 1
-    while chosen < (1 << _size(there)):
-        part = _spread(chosen, there)
+    while chosen < (1 << _size(present)):
+        part = _spread(chosen, present)
         excess = slowing.slowdown[gpu_type, victim, _column(profiles, tenants, count, part)] - 1.0
         pairs = _pair_sum(slowing, gpu_type, tenants, count, i, part)
         if pairs > 0.0:
@@ -191,26 +191,26 @@ def _excess_beyond(
 
 @kernel
 def _pair_sum(
-    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, there: int
+    slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, present: int
 ) -> float:  # fmt: skip
     victim, total = profile_of(tenants, i), 0.0
     for k in range(count):
-        if (there >> k) & 1:
+        if (present >> k) & 1:
             total += slowing.slowdown[gpu_type, victim, profile_of(tenants, k)] - 1.0
     return total
 
 
 @kernel
-def _column(profiles: int, tenants: IntArray, count: int, there: int) -> int:
-    """Column of the profiles of those there (`sim.physics.mix_table.column_of`)."""
-    before = _size(there) - 1
+def _column(profiles: int, tenants: IntArray, count: int, present: int) -> int:
+    """Column of the profiles of those present (`sim.physics.mix_table.column_of`)."""
+    before = _size(present) - 1
     number = _choose(profiles + before, before) - 1  # columns of fewer
     for k in range(count):
-        if (there >> k) & 1:
+        if (present >> k) & 1:
             mine, place = profile_of(tenants, k), 1
             for j in range(count):
                 other = profile_of(tenants, j)
-                place += ((there >> j) & 1) * (other < mine or (other == mine and j < k))
+                place += ((present >> j) & 1) * (other < mine or (other == mine and j < k))
             number += _choose(mine + place - 1, place)
     return number
 
@@ -225,23 +225,23 @@ def _choose(n: int, k: int) -> int:
 
 
 @kernel
-def _size(there: int) -> int:
+def _size(present: int) -> int:
     count = 0
-    while there != 0:
-        there &= there - 1
+    while present != 0:
+        present &= present - 1
         count += 1
     return count
 
 
 @kernel
-def _spread(chosen: int, there: int) -> int:
-    """Those of `there` whose rank among them is a bit of `chosen`."""
+def _spread(chosen: int, present: int) -> int:
+    """Those of `present` whose rank among them is a bit of `chosen`."""
     part = 0
-    while there != 0:
-        lowest = there & -there
+    while present != 0:
+        lowest = present & -present
         part |= lowest * (chosen & 1)
         chosen >>= 1
-        there ^= lowest
+        present ^= lowest
     return part
 
 

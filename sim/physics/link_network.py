@@ -263,11 +263,11 @@ def _pipeline(
         crosses = False
         for k in range(copies * width):
             here = host[stage * copies * width + k]
-            there = host[(stage + 1) * copies * width + k]
-            if here != there and boundary_bytes > 0.0:
+            partner = host[(stage + 1) * copies * width + k]
+            if here != partner and boundary_bytes > 0.0:
                 crosses = True
-                count = _add(flow, count, here, there, boundary_bytes / width)
-                count = _add(flow, count, there, here, boundary_bytes / width)
+                count = _add(flow, count, here, partner, boundary_bytes / width)
+                count = _add(flow, count, partner, here, boundary_bytes / width)
         if crosses:
             steps += 2
     return count, steps

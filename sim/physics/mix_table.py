@@ -187,10 +187,10 @@ def mix_table(pairs: PairTable, most_aggressors: int, predict: Predict) -> MixTa
         mixes, own = _sized(profiles, size)
         parts = _parts(profiles, mixes)
         for gpu_type, victim in np.ndindex(types, profiles):
-            told = np.asarray(predict(gpu_type, victim, mixes), dtype=np.float64)
-            _check_told(told, gpu_type, victim, mixes)
+            predicted = np.asarray(predict(gpu_type, victim, mixes), dtype=np.float64)
+            _check_predicted(predicted, gpu_type, victim, mixes)
             row = slowdown[gpu_type, victim]
-            row[own] = np.maximum.reduce([told, *(row[part] for part in parts)])
+            row[own] = np.maximum.reduce([predicted, *(row[part] for part in parts)])
     return MixTable(slowdown=slowdown, most_aggressors=most_aggressors)
 
 
@@ -211,11 +211,11 @@ def check_size(types: int, profiles: int, most_aggressors: int) -> None:
     )
 
 
-def _check_told(told: FloatArray, gpu_type: int, victim: int, mixes: IntArray) -> None:
-    if told.shape != (len(mixes),) or not np.all(np.isfinite(told)):
+def _check_predicted(predicted: FloatArray, gpu_type: int, victim: int, mixes: IntArray) -> None:
+    if predicted.shape != (len(mixes),) or not np.all(np.isfinite(predicted)):
         raise PhysicsError(
             f"mix table: predictions for GPU type {gpu_type}, victim {victim} and {mixes.shape[1]} "
-            f"aggressors are {told.shape}, or not finite; give {len(mixes)} numbers"
+            f"aggressors are {predicted.shape}, or not finite; give {len(mixes)} numbers"
         )
 
 

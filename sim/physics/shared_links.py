@@ -98,7 +98,7 @@ class PatternByModel:
 MOST_SPANNED = 64  # servers and racks tabulated; the last entry stands for more
 
 
-def told_tables(network: LinkNetwork, catalogue: Catalogue, topology: Topology) -> NetworkTables:
+def link_tables(network: LinkNetwork, catalogue: Catalogue, topology: Topology) -> NetworkTables:
     """Tables of a job alone on its spread, and factors of company."""
     exposed = 1.0 - network.overlap_frac
     size = int(topology.gpus_per_server.max())
@@ -223,8 +223,8 @@ class _SharedLinks:
         )
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
-        """What schedulers are told: tables that come near these links (`told_tables`)."""
-        return told_tables(self.links(catalogue, topology), catalogue, topology)
+        """What schedulers go by: tables that come near these links (`link_tables`)."""
+        return link_tables(self.links(catalogue, topology), catalogue, topology)
 
 
 class MaxMin(_SharedLinks):

@@ -109,8 +109,8 @@ def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
     if any(row.undone for row in rows):
         note += f" {UNCOUNTED}"
     few = [each.clusters for row in rows for each in (row.jct_s, *row.ratios.values()) if each]
-    told = dict.fromkeys(count for count in few if count and mark(count, confidence))
-    note += "".join(f" {FEW.strip()} {too_few(count)}" for count in told)
+    counts = dict.fromkeys(count for count in few if count and mark(count, confidence))
+    note += "".join(f" {FEW.strip()} {too_few(count)}" for count in counts)
     tables = tuple((cell, tuple(_line(row, confidence) for row in here)) for cell, here in cells)
     return markdown(TableText(tuple(heads), tables, note), texts=2)
 

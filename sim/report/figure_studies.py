@@ -14,7 +14,7 @@ from sim.arrays import FloatArray
 from sim.files import ReportError, unit_for
 from sim.report.figures import COLOURS, GREY, STROKES, USE_MAP, heading, new_figure, save_png, tidy
 from sim.report.league import METRIC, League
-from sim.report.standings import Ranking, not_told_apart
+from sim.report.standings import Ranking, insignificant_stretches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,8 +97,8 @@ def rank_figure(
     figure = new_figure(9.0, 1.8 + 0.22 * count)
     axes = figure.subplots()
     places = list(range(count))
-    told = information or {}
-    colours = [INFORMATION_COLOURS.get(told.get(name, "none"), GREY) for name in found.names]
+    known = information or {}
+    colours = [INFORMATION_COLOURS.get(known.get(name, "none"), GREY) for name in found.names]
     if ours is not None:
         colours[found.names.index(ours)] = COLOURS[1]
     half = found.critical_difference / 2
@@ -115,8 +115,8 @@ def rank_figure(
     )
     heading(axes, f"Mean ranks, Friedman p = {found.friedman_p:.2g}")
     tidy(axes, grid="x")
-    if told:
-        _legend(axes, {*told.values()})
+    if known:
+        _legend(axes, {*known.values()})
     save_png(figure, path)
 
 
@@ -127,7 +127,7 @@ def _join(axes: Axes, found: Ranking) -> None:
     """
     lanes: list[int] = []  # last place that each lane holds
     lines = []
-    for first, last in not_told_apart(found):
+    for first, last in insignificant_stretches(found):
         lane = next((n for n, end in enumerate(lanes) if end < first), len(lanes))
         lanes[lane : lane + 1] = [last]
         lines.append((lane, first, last))

@@ -267,10 +267,10 @@ def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
     rows = []
     for cell in cells:
         for line in cell.lines:
-            told = [line.ratio or UNKNOWN, *(line.means.get(key, UNKNOWN) for key in METRICS)]
-            numbers = [value for each in told for value in each.numbers]
+            intervals = [line.ratio or UNKNOWN, *(line.means.get(key, UNKNOWN) for key in METRICS)]
+            numbers = [value for each in intervals for value in each.numbers]
             who = [line.against, line.picked_on, line.scheduler]
-            counts = [_windows(line), _stretches(line), told[0].effective]
+            counts = [_windows(line), _stretches(line), intervals[0].effective]
             rows.append(known_cells([*cell.setting, *who, *counts, *numbers, line.uncounted]))
     return csv_text(header, rows).encode()
 
@@ -289,8 +289,8 @@ def summary_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableTe
         ours, *lines = cell.lines
         ratios = {(line.against, line.picked_on): line for line in reversed(lines)}
         jct = interval_text(ours.means.get(JCT), 1.0 / unit.length_s)
-        told = [_ratio(ratios.get(column), ours, confidence) for column in columns]
-        rows.append((cell.title, _windows_text(ours), jct, *told))
+        texts = [_ratio(ratios.get(column), ours, confidence) for column in columns]
+        rows.append((cell.title, _windows_text(ours), jct, *texts))
     note = (
         f"Ours ({cells[0].lines[0].scheduler}) / theirs: geometric mean over paired windows of the "
         f"ratios of mean JCT with its {confidence:.0%} t interval; below 1 ours is faster. In "
@@ -322,11 +322,11 @@ def whole_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText
 def _cells_of(line: Line, ours: Line, unit: TimeUnit, confidence: float) -> tuple[str, ...]:
     name = line.scheduler + (UNDONE if line.uncounted else "")
     ratio = "(ours)" if line is ours else _ratio(line, ours, confidence)
-    told = [
+    texts = [
         interval_text(line.means.get(key), 1.0 / unit.length_s if factor is None else factor)
         for key, (_, factor) in HEADS.items()
     ]
-    return line.against, line.picked_on, name, ratio, *told
+    return line.against, line.picked_on, name, ratio, *texts
 
 
 def _ratio(line: Line | None, ours: Line, confidence: float) -> str:
@@ -334,8 +334,8 @@ def _ratio(line: Line | None, ours: Line, confidence: float) -> str:
     if line is None or line.ratio is None:
         return "-"
     fewer = line.ratio.count < max(_windows(line), _windows(ours))
-    told = pairs_text(line.ratio.count) if fewer else ""
-    return ratio_text(line.ratio) + mark(line.ratio.clusters, confidence) + told
+    pairs = pairs_text(line.ratio.count) if fewer else ""
+    return ratio_text(line.ratio) + mark(line.ratio.clusters, confidence) + pairs
 
 
 def _windows(line: Line) -> int:

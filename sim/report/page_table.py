@@ -201,10 +201,10 @@ def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> st
     lines, few = [], [False for _ in found]
     for row in table.rows:
         each = [_shown(row, here, confidence) for _, here in found]
-        told = [_text(interval, table, row.show or table.show) for interval in each]
-        if any(text != NOTHING for text in told):
+        texts = [_text(interval, table, row.show or table.show) for interval in each]
+        if any(text != NOTHING for text in texts):
             left = any(_leaves(row, here) for _, here in found)
-            lines.append([row.label + (UNDONE if left else ""), *told])
+            lines.append([row.label + (UNDONE if left else ""), *texts])
             few = [old or (interval is not None and bool(mark(interval.clusters, confidence)))
                    for old, interval in zip(few, each, strict=True)]  # fmt: skip
     if not lines:
@@ -217,9 +217,9 @@ def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> st
 
 def agents_apart(runs: Sequence[LeagueRun]) -> list[LeagueRun]:
     """The runs with a cell for each number of agents, where a cell has several."""
-    told = _by_cell(runs)
-    whole = [run for run in runs if not told[run.cell]]
-    parts = [name for names in told.values() for name in names]
+    names_of = _by_cell(runs)
+    whole = [run for run in runs if not names_of[run.cell]]
+    parts = [name for names in names_of.values() for name in names]
     return [*whole, *(replace(run, cell=name) for name in parts for run in _of(name, runs))]
 
 

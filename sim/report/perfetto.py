@@ -172,11 +172,11 @@ def _decisions(run: Run, clock: Clock) -> Iterator[str]:
         for kind in (Kind.START, Kind.PREEMPT, Kind.FORWARD)
     }
     for at, time_s in enumerate(times_s.tolist()):
-        told = {kind.name.lower(): counts[kind][at] for kind in counts if counts[kind][at]}
-        name = ", ".join(f"{kind} {count}" for kind, count in told.items())
+        counted = {kind.name.lower(): counts[kind][at] for kind in counts if counts[kind][at]}
+        name = ", ".join(f"{kind} {count}" for kind, count in counted.items())
         yield (
             f'{{"ph":"i","s":"t","pid":{CLUSTER},"tid":{DECISIONS},"ts":{clock.us(time_s)},'
-            f'"name":"{name}","args":{json.dumps(told, separators=(",", ":"))}}}'
+            f'"name":"{name}","args":{json.dumps(counted, separators=(",", ":"))}}}'
         )
 
 

@@ -86,11 +86,11 @@ def _texts(values: Sequence[str | None]) -> Any:
     """Arrow array of texts; None is a missing one."""
     import pyarrow as pa
 
-    there = np.array([value is not None for value in values], dtype=np.bool_)
+    present = np.array([value is not None for value in values], dtype=np.bool_)
     parts = [b"" if value is None else str(value).encode() for value in values]
     sizes = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    mask = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    mask = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
     return pa.Array.from_buffers(pa.large_string(), len(parts), buffers)
 

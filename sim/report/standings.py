@@ -338,7 +338,7 @@ def critical_difference(count: int, blocks: int, *, level: float) -> float:
     return q * float(np.sqrt(count * (count + 1) / (6.0 * blocks)))
 
 
-def not_told_apart(found: Ranking) -> list[tuple[int, int]]:
+def insignificant_stretches(found: Ranking) -> list[tuple[int, int]]:
     """Longest stretches [first, last] of places whose ends lie within the critical difference.
 
     Stretches of one place, and those inside another, are left out.

@@ -50,8 +50,8 @@ def table_note(
     fewer = {f"{s.scheduler.partition(' [')[0]} ({ran} of {of})": None
              for s in every for ran, of in [s.ran] if ran < of}  # fmt: skip
     if fewer:
-        told = ", ".join(sorted(fewer))
-        parts.append(f"Not on all windows and seeds that others ran: {told}.")
+        listed = ", ".join(sorted(fewer))
+        parts.append(f"Not on all windows and seeds that others ran: {listed}.")
     return " ".join(parts)
 
 
@@ -93,8 +93,8 @@ def _unpaired_note(settings: Sequence[Setting], ours: str | None) -> list[str]:
     ]  # fmt: skip
     lacking += [] if known else apart
     names = ", ".join(dict.fromkeys(s.scheduler for s in lacking))
-    told = f"No common window and seed with {ours}: no ratio of {names}."
-    return [told] if names and ours is not None else []
+    note = f"No common window and seed with {ours}: no ratio of {names}."
+    return [note] if names and ours is not None else []
 
 
 def _stretch_notes(stretches: Sequence[int], with_ratio: bool, confidence: float) -> list[str]:

@@ -74,9 +74,9 @@ class Turns:
             if not self._may_leave[holder]:
                 continue
             gpus = view.gpus_of(holder)
-            there = np.unique(occupancy.tenant[gpus])
-            there = there[there >= 0]
-            for leavers in ([holder], there.tolist()):
+            tenants = np.unique(occupancy.tenant[gpus])
+            tenants = tenants[tenants >= 0]
+            for leavers in ([holder], tenants.tolist()):
                 if not self._may_leave[leavers].all():
                     continue
                 trial = self._without(leavers)

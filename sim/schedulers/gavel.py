@@ -321,8 +321,8 @@ class Gavel(RoundScheduler):
 
 def _fits(left: FloatArray, share: Share, gpus: float) -> bool:
     """Take `gpus` of what is left of the share's type, or of all alike; False: too few."""
-    there = left if share.gpu_type is None else left[share.gpu_type : share.gpu_type + 1]
-    if there.sum() < gpus - ROUNDING_GPUS:
+    of_type = left if share.gpu_type is None else left[share.gpu_type : share.gpu_type + 1]
+    if of_type.sum() < gpus - ROUNDING_GPUS:
         return False
-    there *= 1.0 - gpus / max(there.sum(), gpus)
+    of_type *= 1.0 - gpus / max(of_type.sum(), gpus)
     return True

@@ -125,9 +125,9 @@ def wait_over_loss(wait_s: float, slowed: float, job_s: float) -> float:
 
 
 @kernel
-def wait_difference(here_s: float, there_s: float) -> float:
+def wait_difference(here_s: float, elsewhere_s: float) -> float:
     """Logarithm of a wait over another."""
-    return float(np.log((here_s + LEAST_WAIT_S) / (there_s + LEAST_WAIT_S)) / WAIT_SCALE)
+    return float(np.log((here_s + LEAST_WAIT_S) / (elsewhere_s + LEAST_WAIT_S)) / WAIT_SCALE)
 
 
 @kernel
@@ -240,7 +240,7 @@ class Effects(NamedTuple):
 
 
 @kernel
-def effects_there(ahead: Ahead, gang: int, job_s: float, m: int, in_s: float) -> Effects:
+def effects_elsewhere(ahead: Ahead, gang: int, job_s: float, m: int, in_s: float) -> Effects:
     """Of a job of `job_s` on empty GPUs that partition `m` has now, if `in_s` says that it has.
 
     The place is the compact one with the least `prolongs` + FRAGMENTS_WORTH `fragments`; all are 0

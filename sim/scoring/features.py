@@ -12,7 +12,7 @@ from sim.kernel.free_gpus import usable_in
 from sim.physics.laws import Comm, Spread, busy_s, comm_of, excess_by, hit_of, quiet_s, slow_in
 from sim.scoring.ahead import (
     compact_in_s,
-    effects_there,
+    effects_elsewhere,
     holds_up,
     prolongs,
     wait_difference,
@@ -318,13 +318,13 @@ def weigh_forward(scratch: Scratch, i: int, home: int, target: int) -> None:
         return
     gang, starts_s, ahead = scratch.job[job].gang, scratch.start_in_s, scratch.ahead
     here_s = wait_here_s(ahead, gang, home)
-    there_s = compact_in_s(ahead, ahead.release_s, gang, target)
-    x[OfForward.WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
+    elsewhere_s = compact_in_s(ahead, ahead.release_s, gang, target)
+    x[OfForward.WAIT_DIFFERENCE] = wait_difference(here_s, elsewhere_s)
     x[OfForward.START_DIFFERENCE] = wait_difference(starts_s[home, i], starts_s[target, i])
-    there = effects_there(ahead, gang, left_s(scratch, job), target, there_s)
-    x[OfForward.PROLONGS] = there.prolongs
-    x[OfForward.FRAGMENTS] = there.fragments
-    x[OfForward.PUTS_OFF] = there.puts_off
+    effects = effects_elsewhere(ahead, gang, left_s(scratch, job), target, elsewhere_s)
+    x[OfForward.PROLONGS] = effects.prolongs
+    x[OfForward.FRAGMENTS] = effects.fragments
+    x[OfForward.PUTS_OFF] = effects.puts_off
 
 
 @kernel

@@ -83,15 +83,15 @@ def cost_on(scratch: Scratch, job: int, gpu: int) -> float:
 
     Most jobs ask for whole GPUs, so the answer is the same until the GPU's tenants change.
     """
-    there = scratch.state.gpu[gpu]
-    if there.tenants == 0:
+    row = scratch.state.gpu[gpu]
+    if row.tenants == 0:
         return 0.0
     if scratch.job[job].gpu_milli != WHOLE_GPU_MILLI:
         return _cost_on(scratch, job, gpu)
     p = scratch.job[job].profile
-    if scratch.costed_at[p, gpu] != there.version:
+    if scratch.costed_at[p, gpu] != row.version:
         scratch.cost[p, gpu] = _cost_on(scratch, job, gpu)
-        scratch.costed_at[p, gpu] = there.version
+        scratch.costed_at[p, gpu] = row.version
     return float(scratch.cost[p, gpu])
 
 

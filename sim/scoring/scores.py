@@ -187,17 +187,17 @@ def forward(scoring: Scoring, at: int, target: int) -> None:
     """Hand waiting row `at` to `target`, which has to decide anew."""
     scratch, job = scoring.scratch, scoring.scratch.waiting[at].job
     gang = scratch.job[job].gang
-    home, there = scratch.partition[scratch.state.job[job].partition], scratch.partition[target]
+    home, other = scratch.partition[scratch.state.job[job].partition], scratch.partition[target]
     hand_over(scratch.state, job, target)
     scratch.waiting[at].moved = 1
     scoring.orders[0].mixed = 1
     home.wanted -= gang
     home.waiting -= gang
     home.jobs_waiting -= 1
-    there.wanted += gang
-    there.waiting += gang
-    there.jobs_waiting += 1
-    there.due = 1
+    other.wanted += gang
+    other.waiting += gang
+    other.jobs_waiting += 1
+    other.due = 1
 
 
 # So that features are of the order of 1: an hour is 0, and so on.

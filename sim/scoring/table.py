@@ -15,12 +15,12 @@ class Column(IntEnum):
     means: str
     source: "Column | None"
 
-    def __new__(cls, told: "str | Column") -> Self:
+    def __new__(cls, given: "str | Column") -> Self:
         """The next place of the group."""
         member = int.__new__(cls, len(cls.__members__))
         member._value_ = len(cls.__members__)
-        member.means = told.means if isinstance(told, Column) else told
-        member.source = told if isinstance(told, Column) else None
+        member.means = given.means if isinstance(given, Column) else given
+        member.source = given if isinstance(given, Column) else None
         return member
 
 

@@ -197,8 +197,8 @@ class ScoreWeights:
             pairs = zip(SUSPEND_FEATURES, map(float, self.suspend), strict=True)
             found[SUSPEND] = dict(pairs)
             layers[SUSPEND] = self.suspend_layer
-        there = {group: layer.as_lists() for group, layer in layers.items() if layer.size}
-        return found | ({LAYERS: there} if there else {})
+        lists = {group: layer.as_lists() for group, layer in layers.items() if layer.size}
+        return found | ({LAYERS: lists} if lists else {})
 
 
 def score_weights_of(given: Mapping[str, object], place: str) -> ScoreWeights:

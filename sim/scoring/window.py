@@ -77,8 +77,8 @@ def write_waiting(scratch: Scratch, at: int, job: int) -> None:
     row.job = job
     row.moved = 0
     row.last = 0
-    told = scratch.scalars[0].use_durations != 0
-    row.key = left_s(scratch, job) if told else scratch.job[job].gang
+    predicted = scratch.scalars[0].use_durations != 0
+    row.key = left_s(scratch, job) if predicted else scratch.job[job].gang
 
 
 @kernel

@@ -344,7 +344,7 @@ def _steps(ends: IntArray, nodes: int) -> IntArray:
         raise TopologyError(
             f"links: {nodes} nodes; shortest paths are tabled for at most {MOST_NODES}"
         )
-    there = np.ones(len(ends), dtype=np.bool_)
-    joined = csr_array((there, (ends[:, 0], ends[:, 1])), shape=(nodes, nodes))
+    ones = np.ones(len(ends), dtype=np.bool_)
+    joined = csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(nodes, nodes))
     steps = shortest_path(joined, directed=False, unweighted=True)
     return np.where(np.isinf(steps), NO_PATH, steps).astype(np.int64).ravel()

@@ -323,7 +323,7 @@ class ColumnReader:
         bad = self._bad()
         if bad.any():
             row = int(np.argmax(bad))
-            message = self._told(row)
+            message = self._fault(row)
             if self.strict:
                 raise TraceError(f"{message} (or skip such rows with workload.strict=false)")
             log.warning(
@@ -336,7 +336,7 @@ class ColumnReader:
         names = [repr(self.table.names.get(key, key)) for key in keys if self.has(key)]
         return f"column {' or '.join(names)}" if names else ""
 
-    def _told(self, row: int) -> str:
+    def _fault(self, row: int) -> str:
         problem = next(each for each in self._problems if each.bad[row])
         value = self.raw(problem.key)[row]
         column = self.table.names.get(problem.key, problem.key)

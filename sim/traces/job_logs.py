@@ -52,8 +52,8 @@ class HeliosLog(TableReader):
     optional = ("user", "vc", "jobname", "cpu_num", "duration", "queue", "start_time", "end_time")
 
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
-        told = ("duration",) if "duration" in wanted else ("start_time", "end_time")
-        checked_columns(wanted, required=told, optional=(*self.required, *self.optional))
+        times = ("duration",) if "duration" in wanted else ("start_time", "end_time")
+        checked_columns(wanted, required=times, optional=(*self.required, *self.optional))
         return super()._rows(path, wanted, strict)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
@@ -312,8 +312,8 @@ class AlibabaLingjun:
         gpus_of = read_workers(workers, theirs, strict)
         gpus = np.array([gpus_of.get(job, 0) for job in reader.raw("job_name")], dtype=np.int64)
         reader.leave_out(gpus == 0, "have no worker with a GPU")
-        told = replace(_trace(reader, gpus, name), gang_from=f"by column 'RES' of {workers}")
-        return reader.finish(told)
+        trace = replace(_trace(reader, gpus, name), gang_from=f"by column 'RES' of {workers}")
+        return reader.finish(trace)
 
 
 def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:

@@ -58,7 +58,7 @@ class TypeWords:
         if missing.any():
             row = int(np.argmax(missing))
             if self.unknown == ERROR:
-                raise TraceError(self._told(str(job_id[row]), str(gpu_types[row])))
+                raise TraceError(self._fault(str(job_id[row]), str(gpu_types[row])))
             log.warning(
                 "%d jobs ask for GPU types that the cluster lacks (the first: job %s, %s) and may "
                 "run on any", int(missing.sum()), job_id[row], gpu_types[row],
@@ -84,7 +84,7 @@ class TypeWords:
         plain = [plain_name(known) for known in self.known]
         return [t for t, known in enumerate(plain) if name and known == plain_name(name)]
 
-    def _told(self, job: str, text: str) -> str:
+    def _fault(self, job: str, text: str) -> str:
         known = ", ".join(self.known) or "none named"
         first = _type_words(text)[0]
         return (
@@ -248,11 +248,11 @@ class ProfileRule:
         unknown = [word for word in words if plain(self.models.get(word, word)) not in known]
         if unknown:
             first, like = unknown[0], self.models.get(unknown[0])
-            told = "" if like is None else f" ({like!r} is none{nearest(like, models)})"
+            hint = "" if like is None else f" ({like!r} is none{nearest(like, models)})"
             _warn(
                 f"{np.isin(named, unknown).sum()} of {len(named)} jobs name models that profiles "
                 f"lack ({', '.join(unknown[:SHOWN])}); theirs are drawn. "
-                f"+workload.rules.models.{first}=MODEL says which one it is like{told}: "
+                f"+workload.rules.models.{first}=MODEL says which one it is like{hint}: "
                 f"{', '.join(models)}"
             )
 

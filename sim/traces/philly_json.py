@@ -346,13 +346,13 @@ def _add(read: _Read, each: Located, path: str, strict: bool) -> None:
             rule = "is the job of an earlier object again; names must be unique"
             raise BadJob("jobid", job.job_id, rule)
     except BadJob as bad:
-        told = (
+        fault = (
             f"{path}, line {each.line}, job object {each.index}, key '{bad.key}': "
             f"{shown(bad.value)} {bad.rule}"
         )
         if strict:
-            raise TraceError(f"{told} (or skip such jobs with workload.strict=false)") from bad
-        read.first_bad = read.first_bad or told
+            raise TraceError(f"{fault} (or skip such jobs with workload.strict=false)") from bad
+        read.first_bad = read.first_bad or fault
         read.bad[f"{bad.key} {bad.rule.partition(';')[0]}"] += 1
         return
     read.line_of[job.job_id] = each.line

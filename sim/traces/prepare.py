@@ -60,8 +60,8 @@ def cap(
 def _line_of(trace: Trace, row: int) -> str:
     if trace.line is None:
         return ""
-    told = f"{trace.gang_from}, " if trace.gang_from else ""
-    return f"{trace.file or 'the file'}, line {trace.line[row]}, {told}"
+    source = f"{trace.gang_from}, " if trace.gang_from else ""
+    return f"{trace.file or 'the file'}, line {trace.line[row]}, {source}"
 
 
 def _smaller(trace: Trace, max_gang: int) -> Trace:
@@ -153,19 +153,19 @@ def foreseen(
 
 def _estimates(estimator: DurationEstimator, found: object, jobs: int) -> FloatArray:
     """What an estimator gives, which may be somebody's own, as numbers."""
-    told, what = np.asarray(found), ""
-    if told.dtype.kind not in "fiu":
-        what = f"values of type {told.dtype}"
-    elif told.shape != (jobs,):
-        what = f"the shape {told.shape}"
-    elif (bad := (told < 0) | np.isinf(told)).any():
-        what = f"{told[bad][0]:g}"
+    values, what = np.asarray(found), ""
+    if values.dtype.kind not in "fiu":
+        what = f"values of type {values.dtype}"
+    elif values.shape != (jobs,):
+        what = f"the shape {values.shape}"
+    elif (bad := (values < 0) | np.isinf(values)).any():
+        what = f"{values[bad][0]:g}"
     if what:
         raise TraceError(
             f"estimator {type(estimator).__name__} gives {what}; it must be "
             f"one number a job ({jobs},): seconds, 0 or more, NaN where there is no prediction"
         )
-    return told.astype(np.float64)
+    return values.astype(np.float64)
 
 
 def rows_of(trace: Trace, history: Trace) -> IntArray:

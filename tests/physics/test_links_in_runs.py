@@ -15,7 +15,7 @@ from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.physics.reference import compact_gpus
-from sim.physics.shared_links import told_tables
+from sim.physics.shared_links import link_tables
 from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES
@@ -57,7 +57,7 @@ def physics_of(topology: Topology, network: LinkNetwork) -> Physics:
     return Physics(
         catalogue=catalogue,
         pairs=PairTable(np.ones((1, count, count)), np.ones((1, count, count), np.bool_), "none"),
-        network=told_tables(network, catalogue, topology),
+        network=link_tables(network, catalogue, topology),
         reference_gpu="p100",
         links=network,
     )

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from sim.errors import PhysicsError, TopologyError
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN
 from sim.physics.reference import compact_gpus, reference_comm_s
-from sim.physics.shared_links import MOST_SPANNED, KWay, Pattern, PatternByModel, told_tables
+from sim.physics.shared_links import MOST_SPANNED, KWay, Pattern, PatternByModel, link_tables
 from sim.physics.shipped_files import ShippedProfiles
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING
 from sim.topology.links import link_graph
@@ -182,7 +182,7 @@ def test_rings_on_compact_placements_are_told_as_they_are():
     topology = racks(servers=12, per_rack=4, oversubscription=1.0)
     network = network_of(topology, traffic_of({"grad_bytes": 3 * GB}), overlap_frac=0.25,
                          alpha_local_s=1e-5, alpha_server_s=5e-5)  # fmt: skip
-    tables = told_tables(network, catalogue_of(1), topology)
+    tables = link_tables(network, catalogue_of(1), topology)
     gangs = np.array([1, 2, 3, 4, 8, 12, 16, 32, 48])
     local, servers = np.minimum(gangs, 4), -(-gangs // 4)
     told_s = tables.local_s[0, local] + tables.server_s[0, servers]
@@ -195,7 +195,7 @@ def test_narrow_uplinks_add_to_crossing_racks():
     """Rings of 10 Gbit on NICs of 10 Gbps, uplinks of 4 x 10 / 8 = 5: 2 s in place of 1 s."""
     topology = racks(servers=8, per_rack=4, oversubscription=8.0)
     network = network_of(topology, traffic_of({"grad_bytes": 10 * GB}))
-    tables = told_tables(network, catalogue_of(1), topology)
+    tables = link_tables(network, catalogue_of(1), topology)
     assert tables.server_s[0, 2] == pytest.approx(1.0)
     assert tables.rack_s[0] == pytest.approx([0.0, 0.0, 1.0])
     across = placement_seconds(network, topology, 0, np.array([0, 16]))
@@ -206,7 +206,7 @@ def test_incast_of_a_parameter_server_is_told():
     """3 servers of 4: 8 workers push 5 Gbit each into one NIC of 10 Gbps."""
     traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": 5 * GB})
     topology = racks()
-    tables = told_tables(network_of(topology, traffic), catalogue_of(1), topology)
+    tables = link_tables(network_of(topology, traffic), catalogue_of(1), topology)
     assert tables.server_s[0, 3] == pytest.approx(8 * 5 / 10)
 
 
@@ -216,7 +216,7 @@ def test_factors_follow_the_law():
 
     def factors(sharing: int, eta_frac: float = 0.0) -> tuple[list[float], list[float]]:
         network = network_of(topology, traffic, sharing=sharing, eta_frac=eta_frac)
-        tables = told_tables(network, catalogue_of(1), topology)
+        tables = link_tables(network, catalogue_of(1), topology)
         return tables.nic_factor[:5].tolist(), tables.uplink_factor[:5].tolist()
 
     # The uplink has room for two NICs.
@@ -229,5 +229,5 @@ def test_factors_follow_the_law():
 
 def test_tables_of_a_large_cluster_stay_small():
     topology = racks(servers=1000, per_rack=4, gpus=8, oversubscription=1.0)
-    tables = told_tables(network_of(topology, traffic_of({})), catalogue_of(1), topology)
+    tables = link_tables(network_of(topology, traffic_of({})), catalogue_of(1), topology)
     assert tables.server_s.shape == tables.rack_s.shape == (1, MOST_SPANNED + 1)

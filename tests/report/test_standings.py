@@ -25,7 +25,7 @@ from sim.report.page_table import Claim, claims_csv, claims_markdown, measured
 from sim.report.standings import (
     correct_for_many,
     critical_difference,
-    not_told_apart,
+    insignificant_stretches,
     paired_tests,
     ranking,
     standings,
@@ -233,9 +233,9 @@ def test_the_published_example():
 
 def test_stretches_that_are_not_told_apart():
     # CD 1.25 at 0.05: the ends, 1.964 and 3.143, are 1.179 apart
-    assert not_told_apart(ranking(NAMES, PUBLISHED, level=0.05)) == [(0, 3)]
+    assert insignificant_stretches(ranking(NAMES, PUBLISHED, level=0.05)) == [(0, 3)]
     # CD 1.12 at 0.10: both, m, cf within 0.929; plain is 1.143 from m, 0.25 from cf
-    assert not_told_apart(ranking(NAMES, PUBLISHED, level=0.10)) == [(0, 2), (2, 3)]
+    assert insignificant_stretches(ranking(NAMES, PUBLISHED, level=0.10)) == [(0, 2), (2, 3)]
 
 
 def test_by_hand():
