@@ -88,9 +88,9 @@ def assumptions(
 
 def assumed_line(experiment: Experiment, assumed: tuple[str, ...]) -> str:
     """One line: what was assumed, then physics and load, which tables have in their titles."""
-    told = physics_words(physics_name(experiment.world.physics), experiment.load)
+    words = physics_words(physics_name(experiment.world.physics), experiment.load)
     return "assumes " + "; ".join(
-        [*(part for part in assumed if part not in experiment.gpu_notes), *told]
+        [*(part for part in assumed if part not in experiment.gpu_notes), *words]
     )
 
 
@@ -115,10 +115,10 @@ def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | Non
     """The GPU type that the trace's durations are of, where it could be another."""
     if len(set(experiment.world.topology.gpu_types)) == 1:
         return None
-    reference, told = experiment.world.physics.reference_gpu, config["reference_gpu"]
-    if told is None:
+    reference, given = experiment.world.physics.reference_gpu, config["reference_gpu"]
+    if given is None:
         reference += ", the topology's first: see reference_gpu"
-    elif told == ASKED:
+    elif given == ASKED:
         reference = f"the GPU type that a job asks for, else on {reference}"
     load = "; load counts all GPUs alike" if experiment.load is not None else ""
     return f"durations as on {reference}{load}"
@@ -192,11 +192,11 @@ def _left_out(workload: Mapping[str, Any], source: object) -> Iterator[str]:
             at if isinstance(at, str) else "its end" if at is None else f"{at:g} s"
             for at in (start_s or 0, end_s)
         )  # fmt: skip
-        told = "" if lost is None else f" ({lost.inside:,} of {lost.jobs:,} jobs)"
-        yield f"the trace from {since} to {until}{told}"
+        counted = "" if lost is None else f" ({lost.inside:,} of {lost.jobs:,} jobs)"
+        yield f"the trace from {since} to {until}{counted}"
     if strict is False:
-        told = "" if lost is None else f"{lost.faulty:,} of {lost.rows:,} "
-        yield f"{told}rows with faults left out"
+        counted = "" if lost is None else f"{lost.faulty:,} of {lost.rows:,} "
+        yield f"{counted}rows with faults left out"
     if shares and lost is not None and lost.parts:
         yield f"{lost.parts:,} jobs with {shares}"
     if workload.get("drop_too_large"):

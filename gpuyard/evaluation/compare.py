@@ -50,7 +50,7 @@ NO_RULE = {  # keys that make no other scheduler, but other units, columns or fi
 
 @dataclass(frozen=True)
 class Given:
-    """What a run or an evaluation was told, and what held then."""
+    """What a run or an evaluation was given, and what held then."""
 
     folder: Path
     said: Mapping[str, str]  # key -> value, without quotes
@@ -60,7 +60,7 @@ class Given:
         path = self.folder / CONFIG
         if not path.is_file():
             return {}
-        with path.open(encoding="utf-8") as file:  # its name is told of what cannot be read
+        with path.open(encoding="utf-8") as file:  # an error names the file
             return yaml.safe_load(file) or {}
 
     @cached_property
@@ -96,7 +96,7 @@ def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
 
     A folder with a comparison is read as that, and nothing else in it. Folders that this program
     wrote before, and `leave_out`, are passed over: they repeat others' rows. Runs that differ only
-    in what no column tells get it into their scheduler's name (`told_apart`).
+    in what no column tells get it into their scheduler's name (`named_apart`).
 
     Raises:
         ReportError: a folder is not there or holds no result, a file cannot be read, or two
@@ -130,8 +130,8 @@ def pooled_jct_s(results: Sequence[Found]) -> tuple[dict[str, FloatArray], dict[
     parts: dict[str, list[FloatArray]] = {}
     lines: dict[str, Run] = {}
     for (labels, times), setting in zip(runs, settings, strict=True):
-        told = [text for text, shown in zip(setting, differs, strict=True) if shown]
-        curve = ", ".join([labels.scheduler, *told])
+        words = [text for text, shown in zip(setting, differs, strict=True) if shown]
+        curve = ", ".join([labels.scheduler, *words])
         parts.setdefault(curve, []).append(times)
         lines[curve] = (labels.scheduler, labels.role)
     joined = {name: np.concatenate(times) for name, times in parts.items()}
@@ -163,9 +163,9 @@ def _read(folder: Path) -> Found | None:
     said = {key: value.strip("'\"") for key, _, value in pairs}
     if (folder / COMPARISON).is_file():
         rows = _of_part(read_comparison_csv(folder / COMPARISON), Given(folder, said))
-        # What else it was told made the line-up and the windows, which rows tell.
-        told = {key: said[key] for key in said if _of_world(key) or _of_all(key)}
-        return Found(folder, rows, Given(folder, told), single=False, assumed=assumed)
+        # Its other words made the line-up and the windows, which rows tell.
+        kept = {key: said[key] for key in said if _of_world(key) or _of_all(key)}
+        return Found(folder, rows, Given(folder, kept), single=False, assumed=assumed)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
         given = Given(folder, said)
         rows = _of_part([read_row(folder)], given)
@@ -186,7 +186,7 @@ def _of_part(rows: list[ComparisonRow], given: Given) -> list[ComparisonRow]:
 def _named(results: Sequence[Found]) -> list[Found]:
     """The results, told apart by what was swept."""
     runs = [(row.labels, each.given) for each in results for row in each.rows]
-    labels = iter(told_apart(runs))
+    labels = iter(named_apart(runs))
     return [
         replace(
             each, rows=[replace(row, labels=next(labels)) for row in each.rows],
@@ -234,7 +234,7 @@ def _setting(labels: Labels) -> tuple[str, ...]:
     return labels.topology, labels.workload, load, agents, labels.physics, labels.part or WHOLE
 
 
-def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
+def named_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
     """Labels whose scheduler says what was swept, where several runs would have the same.
 
     `marl` in a sweep over learning rates becomes `marl [algo.learning_rate=0.0003]`. So do runs of
@@ -243,13 +243,13 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
     """
     alike: dict[Labels, list[Given]] = defaultdict(list)
     pooled: dict[Labels, list[Given]] = defaultdict(list)  # a table's row, whatever seed and window
-    there: dict[tuple[str, ...], list[Given]] = defaultdict(list)
+    settings: dict[tuple[str, ...], list[Given]] = defaultdict(list)
     for labels, given in runs:
         alike[labels].append(given)
         unit = replace(labels, seed=0, window=0, stretch=None, interference_info="")
         pooled[unit].append(given)
-        there[_setting(labels)].append(given)
-    worlds = {setting: _worlds_apart(found) for setting, found in there.items()}
+        settings[_setting(labels)].append(given)
+    worlds = {setting: _worlds_apart(found) for setting, found in settings.items()}
     keys: dict[str, set[str]] = defaultdict(set)  # scheduler -> keys that tell its runs apart
     for labels, found in alike.items():
         keys[labels.scheduler] |= _differing(found) | worlds[_setting(labels)]
@@ -262,12 +262,12 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
         for key in unlike
         if key in given.said
     }
-    told = []
+    named = []
     for labels, given, unlike in swept:
         shown = " ".join(filter(None, (words.get((key, given.value(key))) for key in unlike)))
         name = f"{labels.scheduler} [{shown}]" if shown else labels.scheduler
-        told.append(replace(labels, scheduler=name))
-    return told
+        named.append(replace(labels, scheduler=name))
+    return named
 
 
 def _worlds_apart(given: Sequence[Given]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from gpuyard.evaluation.jobs import fit_somewhere, misfits_told, scaled_work, speed_of_asked
+from gpuyard.evaluation.jobs import fit_somewhere, misfit_words, scaled_work, speed_of_asked
 from gpuyard.evaluation.physics import ASKED, believed, physics_name, physics_of
 from gpuyard.launch.build import RULES, build, check_choice, check_plain
 from gpuyard.launch.errors import ConfigError
@@ -139,7 +139,7 @@ class Experiment:
         fits = fit_somewhere(jobs, self.world)
         if jobs.elastic is None and not fits.all():
             raise TraceError(
-                f"{misfits_told(jobs, fits, self.world)}; 'workload.rules.ignore=[demands]' forgets"
+                f"{misfit_words(jobs, fits, self.world)}; 'workload.rules.ignore=[demands]' forgets"
                 " what jobs ask for beside GPUs, `gpuyard advise leave_out=true` passes over such"
             )
         return self.world.simulator(jobs)

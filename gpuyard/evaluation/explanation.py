@@ -170,13 +170,13 @@ def _row(group: list[Look], until_s: float) -> Row:
     first, free = group[0], [look.free_gpus for look in group]
     details = list(dict.fromkeys(look.words for look in group if look.words))
     more = len(details) - MOST_WORDS
-    told = "; then ".join(details[:MOST_WORDS]) + (f"; then {more} more" if more > 0 else "")
+    words = "; then ".join(details[:MOST_WORDS]) + (f"; then {more} more" if more > 0 else "")
     return Row(
         time_s=first.time_s,
         until_s=until_s,
         decisions=len(group),
         reason=first.reason,
-        words=told,
+        words=words,
         certain=first.certain,
         partition=first.partition,
         rank_first=first.rank,

@@ -37,10 +37,10 @@ def without_misfits(jobs: JobTable, world: World, *, leave_out: bool) -> tuple[J
         return jobs, 0
     misfits = int((~fits).sum())
     if not fits.any():
-        raise ConfigError(f"{misfits_told(jobs, fits, world)}; no job would be left")
+        raise ConfigError(f"{misfit_words(jobs, fits, world)}; no job would be left")
     if not leave_out:
         raise ConfigError(
-            f"{misfits_told(jobs, fits, world)}; leave_out=true leaves such jobs out, "
+            f"{misfit_words(jobs, fits, world)}; leave_out=true leaves such jobs out, "
             f"'workload.rules.ignore=[demands]' forgets what jobs ask for beside GPUs"
         )
     return picked_jobs(jobs, np.flatnonzero(fits)), misfits
@@ -120,7 +120,7 @@ def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
     return JobTable(**{**columns, **changed})
 
 
-def misfits_told(jobs: JobTable, fits: BoolArray, world: World) -> str:
+def misfit_words(jobs: JobTable, fits: BoolArray, world: World) -> str:
     """How many jobs have no room, and what the first of them asks for."""
     row = int(np.argmin(fits))
     asks = f"{jobs.num_gpus[row]} GPUs"

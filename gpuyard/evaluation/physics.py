@@ -30,8 +30,8 @@ def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, 
     table = _pairs_of(config, "interference", base)
     network = build(config, "network")
     gpus = gpu_table(config.get("gpus") or {})
-    told = config["reference_gpu"]
-    reference = topology.gpu_types[0] if told in (None, ASKED) else str(told)
+    asked = config["reference_gpu"]
+    reference = topology.gpu_types[0] if asked in (None, ASKED) else str(asked)
     check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
     more = more_types(
         base,
@@ -75,8 +75,8 @@ def believed(config: Mapping[str, Any], physics: Physics, more: MoreTypes) -> Pa
     base = more.base
     none = NoInterference().pair_table(base)
     law = none if model is None else _pairs_of(config, "belief.model", base)
-    told = more.believed(law, physics.catalogue.gpu_types)
-    return replace(told, feasible=physics.pairs.feasible)
+    pairs = more.believed(law, physics.catalogue.gpu_types)
+    return replace(pairs, feasible=physics.pairs.feasible)
 
 
 def _pairs_of(config: Mapping[str, Any], key: str, catalogue: Catalogue) -> PairTable:

@@ -34,7 +34,7 @@ OWN_RANK = "place in the scheduler's own order among those who waited at the dec
 BY_SUBMISSION = "place by submission, for this scheduler keeps no order of its own"
 MOST_NAMED = 3  # jobs
 LASTING = (ARRIVAL, SMALLEST_GANG, LEFT, SERVICE)  # orders in which nobody overtakes by waiting
-Told = tuple[Reason, str, bool]  # reason, details, certain
+Cause = tuple[Reason, str, bool]  # reason, details, certain
 
 
 class Judge(Protocol):
@@ -112,7 +112,7 @@ class _Instant:
         mine[self.view.servers] = self.view.server_closed[self.view.servers] == 0
         return np.where(mine, empty, 0)
 
-    def lacking(self, room: IntArray, usable: IntArray) -> Told | None:
+    def lacking(self, room: IntArray, usable: IntArray) -> Cause | None:
         """Why the job could use fewer GPUs than its gang wants; None: it could use enough.
 
         `room` and `usable`: (S,) free GPUs, and those of them that it could use.
@@ -140,10 +140,10 @@ class _Instant:
             gpus[server] = workers_for(state.job[self.job], size, *own)
         return gpus
 
-    def seen(self, rank: int, room: IntArray, told: Told) -> Look:
+    def seen(self, rank: int, room: IntArray, cause: Cause) -> Look:
         """The look with its numbers."""
         racks = np.bincount(self.view.topology.server_rack, weights=room)
-        reason, words, certain = told
+        reason, words, certain = cause
         return Look(
             time_s=self.view.now_s,
             partition=self.partition,
@@ -203,7 +203,7 @@ class QueueJudge:
         ahead, started, rank = self._before(now)
         occupancy = now.occupancy(set(started.tolist()))
         room = now.room(occupancy.tenants)
-        return now.seen(rank, room, self._told(now, occupancy, ahead, room))
+        return now.seen(rank, room, self._cause(now, occupancy, ahead, room))
 
     def _before(self, now: _Instant) -> tuple[IntArray, IntArray, int]:
         """Of the jobs before the one asked for: who waits, the first of all first; who started.
@@ -234,7 +234,7 @@ class QueueJudge:
             self._places[order] = jobs
         return self._places
 
-    def _told(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Told:
+    def _cause(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Cause:
         child = self._child
         if len(ahead) and not child.skip_blocked and not isinstance(child, Easy):
             head = int(ahead[0])
@@ -267,7 +267,7 @@ def _by_keys(child: QueueScheduler) -> bool:
     return type(child).order is QueueScheduler.order
 
 
-def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Told:
+def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Cause:
     """Enough is free, and the placer takes none of it."""
     if patient is None:
         return Reason.FRAGMENTS, f"not where {placer.name} would put {now.gang}", True
@@ -297,9 +297,9 @@ class ASrptJudge:
         left = now.waiting(order[:at]).tolist()
         blocking = [each for each in left if not scheduler.delays(each, view.now_s)]
         ahead = np.array(blocking, dtype=np.int64)
-        return now.seen(at + 1, room, self._told(now, occupancy, ahead, room))
+        return now.seen(at + 1, room, self._cause(now, occupancy, ahead, room))
 
-    def _told(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Told:
+    def _cause(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Cause:
         scheduler, view, job = self._scheduler, now.view, now.job
         if scheduler.is_virtual(job):
             return Reason.VIRTUAL, "its virtual machine has not completed the job yet", True
@@ -335,9 +335,9 @@ class PolicyJudge:
         rank = int(np.searchsorted(now.view.queued, job)) + 1
         before = now.occupancy(set())
         room = now.room(before.tenants)
-        return now.seen(rank, room, self._told(now, before, room))
+        return now.seen(rank, room, self._cause(now, before, room))
 
-    def _told(self, now: _Instant, before: Occupancy, room: IntArray) -> Told:
+    def _cause(self, now: _Instant, before: Occupancy, room: IntArray) -> Cause:
         view, job = now.view, now.job
         after = now.occupancy(set(now.starts.tolist()))
         lacking = now.lacking(room, before.exclusive(view, job).usable_per_server)

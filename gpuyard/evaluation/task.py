@@ -200,9 +200,9 @@ def windows_played(asked: int, setting: str, part: str) -> int:
     played = min(asked, stretches.windows)
     if played < asked:
         log.warning("windows is %d, but part '%s' has %d", asked, part, played)
-    for told in (stretches.shortened(), stretches.left_over()):
-        if told is not None:
-            log.warning("%s", told)
+    for note in (stretches.shortened(), stretches.left_over()):
+        if note is not None:
+            log.warning("%s", note)
     log.info("%s; %d are played", stretches.told(), played)
     return played
 
@@ -261,8 +261,8 @@ def scheduler_of(setting: str, contender: Contender) -> Scheduler:
     """
     try:
         world = opened(setting).world
-        told = {"belief": json.loads(setting)["belief"]}  # that of the entry, if it has one
-        return composition_of({**json.loads(contender.composition), **told}, world.partitions)
+        belief = {"belief": json.loads(setting)["belief"]}  # that of the entry, if it has one
+        return composition_of({**json.loads(contender.composition), **belief}, world.partitions)
     except GpuYardError as error:
         raise GpuYardError(f"{contender.place}: {error}") from error
 
