@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 FEWEST_BLOCKS = 2
 MOST_BLOCKS = 20  # of a short trace
 JOBS_OF_A_BLOCK = 20  # of a longer one: intervals over single jobs know nothing of queues
-FEW_JOBS = 5  # in a block: told
+FEW_JOBS = 5  # in a block; fewer are warned of
 STRETCHED = f"{WHAT_HAPPENED}: workload.load stretches times; it had another load"
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
@@ -144,7 +144,7 @@ def advise(
     if mine is None:
         return advice
     work_s = float(jobs.duration_s[jobs.measured].mean())
-    plays = playing(mine, overrides, ADVISE_ONLY, choices[_best_told(advice) or first])
+    plays = playing(mine, overrides, ADVISE_ONLY, choices[_best_known(advice) or first])
     return _with_learned(advice, mine, rows, work_s, plays)
 
 
@@ -160,10 +160,10 @@ def _past(
     return ([] if row is None else [row]), []
 
 
-def _best_told(advice: Advice) -> str | None:
+def _best_known(advice: Advice) -> str | None:
     """What the best row of the learned weights that a user can play is told of durations."""
     rows = advice.frame[advice.frame["scheduler"].str.startswith(LEARNED)]
-    return next((told for told in rows["information"] if told in KNOWS and told != "oracle"), None)
+    return next((name for name in rows["information"] if name in KNOWS and name != "oracle"), None)
 
 
 def _with_learned(
@@ -171,7 +171,7 @@ def _with_learned(
 ) -> Advice:
     """With what became of the policy that was learned."""
     about = of_learned(
-        rows, advice.aim, advice.confidence, mine.told(), waited_frac=mine.waited_frac,
+        rows, advice.aim, advice.confidence, mine.history(), waited_frac=mine.waited_frac,
         work_s=work_s,
     )  # fmt: skip
     return replace(advice, learned=mine.path, about_learned=about, plays_learned=plays)

@@ -126,8 +126,8 @@ def _cells(row: Played, best: Played, aim: str, confidence: float) -> dict[str, 
     for key in AIMS:
         ends = interval_of(row.draws[key], confidence)
         cells |= {key: float(row.draws[key][0]), f"{key}_low": ends[0], f"{key}_high": ends[1]}
-    told = {"jobs": row.jobs, "jobs_withdrawn": row.withdrawn, "users_unserved": row.unserved}
-    return {**cells, **told, "wall_s": row.seconds}
+    counts = {"jobs": row.jobs, "jobs_withdrawn": row.withdrawn, "users_unserved": row.unserved}
+    return {**cells, **counts, "wall_s": row.seconds}
 
 
 CSV, MARKDOWN, FIGURE = "advice.csv", "advice.md", "advice.png"
@@ -225,8 +225,8 @@ def _note(advice: Advice) -> str:
     unserved = advice.frame[advice.frame["users_unserved"] > 0]
     if len(unserved):
         counts = zip(unserved["scheduler"], unserved["users_unserved"], strict=True)
-        told = ", ".join(f"{name} {count}" for name, count in counts)
-        parts.append(f"Users of whom no job finished are not in fairness either: {told}.")
+        users = ", ".join(f"{name} {count}" for name, count in counts)
+        parts.append(f"Users of whom no job finished are not in fairness either: {users}.")
     return " ".join(parts)
 
 

@@ -104,7 +104,7 @@ class Learned:
             ),
         ]  # fmt: skip
 
-    def told(self) -> str:
+    def history(self) -> str:
         """Where it comes from, in words."""
         share = 100.0 * (1.0 - self.to_begin)
         size = f"{share:.1f}%" if share >= LEAST_SHARE else f"less than {LEAST_SHARE}%"
@@ -191,11 +191,11 @@ def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Pat
         "Weights of scheduler=linear_score, from gpuyard advise "
         f"for {config['topology'].get('name')} and {config['workload']['name']}, "
         f"seed {config['seed']}:",
-        f"{found.told()}.",
+        f"{found.history()}.",
     ]
     write_weights(found.path, rounded(player.weights) if found.kept else best.weights, words)
     write_curve(folder, saved.curve, best.name, best.name)
-    log.info("learned: %s", found.told())
+    log.info("learned: %s", found.history())
     return found
 
 
@@ -253,7 +253,7 @@ def _learning(config: Mapping[str, Any], begin: Path, held_out: int) -> dict[str
 
 
 def playing(
-    found: Learned, overrides: Sequence[str], advise_only: Sequence[str], told: str
+    found: Learned, overrides: Sequence[str], advise_only: Sequence[str], estimator: str
 ) -> tuple[str, str]:
     """The commands that play the weights: `gpuyard simulate` on the same jobs, `gpuyard serve`.
 
@@ -261,11 +261,11 @@ def playing(
         found: the weights.
         overrides: of the command line of advise.
         advise_only: keys that only advise has.
-        told: name in `conf/estimator`.
+        estimator: name in `conf/estimator`.
     """
     kept = [word for word in overrides if _key(word) not in advise_only]
     cluster = [word for word in kept if _key(word) not in OF_JOBS]
-    simulate = ["gpuyard", "simulate", *kept, f"estimator={told}", *found.score]
+    simulate = ["gpuyard", "simulate", *kept, f"estimator={estimator}", *found.score]
     return shlex.join(simulate), shlex.join(["gpuyard", "serve", *cluster, *found.score])
 
 

@@ -183,16 +183,16 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     if experiment.reference_gpu == ASKED:  # it took what the log says
         jobs = scaled_work(jobs, 1.0 / speed_of_asked(jobs, experiment.world))
     large = large_gang(jobs, topology, scenario.large)
-    told = finished_of_trace(jobs, waited_s, topology, blocks, large, work_s)
-    if not len(told.block):
+    finished = finished_of_trace(jobs, waited_s, topology, blocks, large, work_s)
+    if not len(finished.block):
         return None
     name = WHAT_HAPPENED if peak_gpus(jobs, waited_s) <= topology.num_gpus else ELSEWHERE
     return Played(
         name=name, contender=name, scheduler=WHAT_HAPPENED, information="-", needs=(),
-        preempts=False, stops_per_job=float("nan"), jobs=len(told.block),
+        preempts=False, stops_per_job=float("nan"), jobs=len(finished.block),
         withdrawn=int((jobs.measured & np.isnan(waited_s)).sum()),
         unserved=unserved(jobs, ~np.isnan(waited_s)),
-        draws=bootstrapped(told, blocks.count), seconds=0.0,
+        draws=bootstrapped(finished, blocks.count), seconds=0.0,
     )  # fmt: skip
 
 
@@ -258,7 +258,7 @@ def candidates_of(
         if why and not few and not _kept(config, first, scheduler):
             slow.setdefault(why, []).append(first.name)
             continue
-        names = _told(scheduler, knows, limits=limits, all_of_them=few or not why)
+        names = _known_by(scheduler, knows, limits=limits, all_of_them=few or not why)
         rows = [_row(config, first, scheduler, each, knows[each]) for each in names]
         found += [_with_words(row, choices) for row in rows]
     left_out = _reasons(one_queue, slow, len(jobs))
@@ -281,8 +281,8 @@ def _reasons(one_queue: Sequence[str], slow: Mapping[str, Sequence[str]], jobs: 
         names = ", ".join(one_queue)
         found.append(f"{names}, which own one queue for the cluster; agents.count=1 brings them in")
     if slow:
-        told = "; ".join(f"{', '.join(names)}, which {why}" for why, names in slow.items())
-        found.append(f"too slow for {jobs:,} jobs: {told}; slow_jobs={jobs} brings them in")
+        reasons = "; ".join(f"{', '.join(names)}, which {why}" for why, names in slow.items())
+        found.append(f"too slow for {jobs:,} jobs: {reasons}; slow_jobs={jobs} brings them in")
     return found
 
 
@@ -292,14 +292,14 @@ def _kept(config: Mapping[str, Any], first: Candidate, scheduler: Scheduler) -> 
     return bool(named) or first.contender.role == "ours"
 
 
-def _told(
+def _known_by(
     scheduler: Scheduler, knows: Mapping[str, Any], *, limits: bool, all_of_them: bool
 ) -> list[str]:
     """The keys of `knows` that make a row each; of slow schedulers with many jobs the first."""
     if information_of(scheduler.needs) != "predicted":
         return ["oracle"]  # reads none, or the truth itself
-    told = [name for name in knows if name != "limit" or limits]
-    return told if all_of_them else told[:1]
+    names = [name for name in knows if name != "limit" or limits]
+    return names if all_of_them else names[:1]
 
 
 def _row(
@@ -316,8 +316,8 @@ def _row(
 def _with_words(row: Candidate, choices: Mapping[str, str]) -> Candidate:
     """With the words that play it, the estimator's included where it is told durations by one."""
     words = [row.contender.words] if row.contender.words else []
-    told = [f"estimator={choices[row.information]}"] if row.information in choices else []
-    return replace(row, words=" ".join([*words, *told]) if words else "")
+    estimator = [f"estimator={choices[row.information]}"] if row.information in choices else []
+    return replace(row, words=" ".join([*words, *estimator]) if words else "")
 
 
 def known_of(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sim.files import unit_for
 FIRST_COME = "fifo"
 MOST_NAMES = 3
 SAME, LEAST_CHANGE = "as much", 5e-4
-TOLD = {  # information -> what a scheduler is told
+CLAUSES = {  # information -> what its scheduler is told, as a clause
     "none": "is told nothing of durations",
     "limit": "is told users' time limits",
     "predicted": "is told durations learned from finished jobs",
@@ -27,7 +27,7 @@ SOURCES = {
 
 def runnable(row: Played) -> bool:
     """Whether a real cluster could run it: it is simulated, and no oracle."""
-    return row.information in TOLD and row.information != "oracle"
+    return row.information in CLAUSES and row.information != "oracle"
 
 
 def ranked(rows: Sequence[Played], aim: str) -> list[Played]:
@@ -66,7 +66,7 @@ def alike(one: FloatArray, other: FloatArray, confidence: float) -> bool:
 def sentences(rows: Sequence[Played], aim: str, confidence: float) -> tuple[str, str, str]:
     """What to take without preemption, what preemption would add, what durations are worth."""
     order = [row for row in ranked(rows, aim) if not np.isnan(row.draws[aim][0])]
-    still = [row for row in order if not row.preempts and row.information in TOLD]
+    still = [row for row in order if not row.preempts and row.information in CLAUSES]
     moving = [row for row in order if row.preempts and runnable(row)]
     return (
         _without(order, [row for row in still if runnable(row)], aim, confidence),
@@ -79,8 +79,8 @@ def settings(rows: Sequence[Played], aim: str) -> str:
     """The words that play what the sentences say to take; nothing where there are none."""
     order = [row for row in ranked(rows, aim) if not np.isnan(row.draws[aim][0]) and runnable(row)]
     best = [next((row for row in order if row.preempts == moves), None) for moves in (False, True)]
-    told = [f"{row.name} by `{row.words}`" for row in best if row is not None and row.words]
-    return f"They are played by themselves with these words: {'; '.join(told)}." if told else ""
+    words = [f"{row.name} by `{row.words}`" for row in best if row is not None and row.words]
+    return f"They are played by themselves with these words: {'; '.join(words)}." if words else ""
 
 
 def _without(order: Sequence[Played], still: Sequence[Played], aim: str, confidence: float) -> str:
@@ -92,7 +92,7 @@ def _without(order: Sequence[Played], still: Sequence[Played], aim: str, confide
         rival = next((row for row in order if row.contender == name and row is not best), None)
         if rival is not None:
             parts.append(compared(best, rival, aim, confidence))
-    words = f"Without preemption take {best.name}, which {TOLD[best.information]}: "
+    words = f"Without preemption take {best.name}, which {CLAUSES[best.information]}: "
     same = [row.name for row in still[1:] if alike(row.draws[aim], best.draws[aim], confidence)]
     more = f" and {len(same) - MOST_NAMES} more" if len(same) > MOST_NAMES else ""
     tail = f"; not told apart from it: {'; '.join(same[:MOST_NAMES])}{more}" if same else ""
@@ -107,27 +107,27 @@ def _preemption(
     best = moving[0]
     lost = float(best.draws["lost_gpu_h"][0])
     price = f"{best.stops_per_job:.2f} stops a job and {lost:,.0f} GPU-hours lost"
-    told = f"{best.name}, which {TOLD[best.information]}"
+    who = f"{best.name}, which {CLAUSES[best.information]}"
     has = f"{AIMS[aim].words} {spread(best, aim, confidence)}"
     if not still:
-        return f"With preemption take {told}: {has}, for {price}."
+        return f"With preemption take {who}: {has}, for {price}."
     than = compared(best, still[0], aim, confidence)
     if alike(best.draws[aim], still[0].draws[aim], confidence):
         return (
             f"Preemption would add nothing that these jobs can tell: the best that preempts, "
-            f"{told}, has {has}, {than}, for {price}."
+            f"{who}, has {has}, {than}, for {price}."
         )
     if ranked([best, still[0]], aim)[0] is best:
-        return f"Preemption would add this: {told}, has {has}, {than}, for {price}."
+        return f"Preemption would add this: {who}, has {has}, {than}, for {price}."
     return (
-        f"Preemption would add nothing: the best that preempts, {told}, has {has}, {than}, for "
+        f"Preemption would add nothing: the best that preempts, {who}, has {has}, {than}, for "
         f"{price}."
     )
 
 
 def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
     """Without preemption, where what is known makes the order."""
-    best = {name: next((row for row in still if row.information == name), None) for name in TOLD}
+    best = {name: next((row for row in still if row.information == name), None) for name in CLAUSES}
     blind = best.pop("none")
     if blind is None:
         return (
@@ -139,13 +139,13 @@ def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
         if row is not None:
             parts.append(f"{SOURCES[name]} {row.name} {change(row, blind, aim, confidence)}")
     have = f"{AIMS[aim].words} {spread(blind, aim, confidence)}"
-    told = "; ".join(parts) or "nothing that reads durations and never preempts was played"
+    worth = "; ".join(parts) or "nothing that reads durations and never preempts was played"
     start = f"Knowing durations, nobody preempting: without them {blind.name} is best, {have}"
-    return f"{start}; {told}."
+    return f"{start}; {worth}."
 
 
 def of_learned(
-    rows: Sequence[Played], aim: str, confidence: float, told: str, *,
+    rows: Sequence[Played], aim: str, confidence: float, history: str, *,
     waited_frac: float, work_s: float,
 ) -> str:  # fmt: skip
     """How a policy for this very cluster stands, and why it is behind where it is.
@@ -154,16 +154,16 @@ def of_learned(
         rows: all that were played.
         aim: what they are ranked by.
         confidence: of intervals.
-        told: how it was learned.
+        history: how it was learned.
         waited_frac: share of their time that jobs waited where it was learned.
         work_s: mean run time of the judged jobs, without waits.
     """
     order = [row for row in ranked([row for row in rows if not row.failed], aim) if runnable(row)]
     mine = next((row for row in order if row.contender == LEARNED), None)
     if mine is None:
-        return f"Learned: {told}; it could not be played on the judged jobs."
+        return f"Learned: {history}; it could not be played on the judged jobs."
     best = next((row for row in order if row is not mine), mine)
-    parts = [told]
+    parts = [history]
     if aim != "jct_mean_s":
         parts.append(f"it is taught mean JCT, not {AIMS[aim].words}")
     stands = f"on the judged jobs it has {AIMS[aim].words} {spread(mine, aim, confidence)}"

@@ -47,9 +47,9 @@ class Scouted:
 
     def waited_frac(self) -> float:
         """Share of their time in the system that all jobs waited, or were slowed down."""
-        there_s = np.nansum(self.run.finish_s - self.run.jobs.submit_s)
+        in_system_s = np.nansum(self.run.finish_s - self.run.jobs.submit_s)
         waited_s = sum(float(waits_s.sum()) for waits_s in self.waits_s.values())
-        return waited_s / max(float(there_s), 1.0)
+        return waited_s / max(float(in_system_s), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,22 +136,22 @@ def from_state(run: Run, first: int, last: int) -> JobTable:
     """
     jobs = run.jobs
     now_s = float(jobs.submit_s[first])
-    there = run.finish_s[:first] > now_s
+    unfinished = run.finish_s[:first] > now_s
     began = run.start_s[:first] <= now_s
-    running, waiting = np.flatnonzero(there & began), np.flatnonzero(there & ~began)
+    running, waiting = np.flatnonzero(unfinished & began), np.flatnonzero(unfinished & ~began)
     rows = np.concatenate([running, waiting, np.arange(first, last)])
     left = np.ones(len(rows))
     spans_s = run.finish_s[running] - run.start_s[running]
     left[: len(running)] = (run.finish_s[running] - now_s) / spans_s  # at a steady pace
-    all_s, told_s = jobs.duration_s[rows], jobs.estimate_s[rows]
-    told_left_s = np.maximum(told_s - (1.0 - left) * all_s, LEAST_LEFT_S)
+    all_s, estimate_s = jobs.duration_s[rows], jobs.estimate_s[rows]
+    estimate_left_s = np.maximum(estimate_s - (1.0 - left) * all_s, LEAST_LEFT_S)
     counted = np.ones(len(rows), dtype=np.bool_)
     counted[len(rows) - round((1.0 - MEASURED) * (last - first)) :] = False
     return picked_jobs(
         jobs, rows,
         submit_s=np.maximum(jobs.submit_s[rows] - now_s, 0.0),
         duration_s=left * all_s,
-        estimate_s=np.where(left < 1.0, told_left_s, told_s),
+        estimate_s=np.where(left < 1.0, estimate_left_s, estimate_s),
         measured=counted,
         attempts=None,  # they count from the beginning of a job
     )  # fmt: skip
