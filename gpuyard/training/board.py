@@ -260,8 +260,8 @@ def rivals_of(config: Mapping[str, Any]) -> list[Contender]:
     if not config["rivals"] or not GlobalHydra.instance().is_initialized():
         return []
     entries = [{"role": "composite", "overrides": words} for words in config["rivals"]]
-    told = {"lineup": {"entries": entries}, "checkpoint": None, "untrained": False}
-    return lineup_of({**told, "agent_counts": None})
+    line_up = {"lineup": {"entries": entries}, "checkpoint": None, "untrained": False}
+    return lineup_of({**line_up, "agent_counts": None})
 
 
 def best_rival(config: Mapping[str, Any], rivals: Sequence[Contender]) -> dict[str, float]:

@@ -116,9 +116,9 @@ def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str
     """
     found = {}
     for name, logs in rivals.items():
-        told = mean_interval(learned - logs, CONFIDENCE).exp()
+        ratio = mean_interval(learned - logs, CONFIDENCE).exp()
         found[name] = {
-            "ratio": told.centre, "low": told.low, "high": told.high, "windows": told.count,
+            "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "windows": ratio.count,
         }  # fmt: skip
     return found
 
@@ -186,11 +186,11 @@ def report(launch: Launch, trainer: Trainer) -> str:
     learned = evaluator.windows(source_spec, _learned(trainer), "validation", windows)
     _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
     ratios = ratios_of(learned, logs)
-    told = ", ".join(
+    words = ", ".join(
         f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
         for name, each in ratios.items()
     )
-    verdict = f"Mean JCT on {count} held-out windows (from {first} on): {told}."
+    verdict = f"Mean JCT on {count} held-out windows (from {first} on): {words}."
     where = keep(launch, trainer, verdict)
     values = {
         "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,

@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
            "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
            "wall_s")  # fmt: skip
-Told = Callable[[int, float | None], None]  # number and validation JCT of an iteration
+Listener = Callable[[int, float | None], None]  # number and validation JCT of an iteration
 
 
 class Training:
@@ -222,7 +222,7 @@ class Training:
         references_s = best_rival(self.config, self.rivals)
         learning_curve(curve, references_s=references_s, path=self.folder / "learning_curve.png")
 
-    def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
+    def iterate(self, trainer: Trainer, progress: Progress, listener: Listener | None) -> None:
         """PPO until the iterations or the time are used up; validates and saves on the way.
 
         Where the time was up before, for the teacher or for compiling, one iteration is made; none
@@ -234,7 +234,7 @@ class Training:
         every = self.config["validate_every"]
         last = made >= self.ppo.iterations or (made > 0 and bool(self.rows) and self.spent())
         if made > 0 and (last or made % every == 0):
-            self.judge_restored(trainer, told)
+            self.judge_restored(trainer, listener)
         if last:
             log.info("nothing is left to train: iteration %d of %d is made; raise algo.iterations "
                      "or algo.time_budget_s to go on", made, self.ppo.iterations)  # fmt: skip
@@ -251,10 +251,10 @@ class Training:
             if last or done.number % self.ppo.checkpoint_every == 0:
                 self.save(trainer)
             count.tell(done, judged, self.best_s)
-            if told is not None:
-                told(done.number, judged)
+            if listener is not None:
+                listener(done.number, judged)
 
-    def judge_restored(self, trainer: Trainer, told: Told | None) -> None:
+    def judge_restored(self, trainer: Trainer, listener: Listener | None) -> None:
         """Judge a checkpoint's policy if an interruption, or another setting, left that out."""
         made = trainer.iterations_done
         row = next((row for row in self.rows if row["iteration"] == made), None)
@@ -264,8 +264,8 @@ class Training:
         if row.get("eval_jct_mean_s") is None or math.isinf(self.best_s):
             row["eval_jct_mean_s"] = self.validate(trainer.averaged_policy())
             write_rows(self.folder, COLUMNS, self.rows)
-        if told is not None:
-            told(made, row["eval_jct_mean_s"])
+        if listener is not None:
+            listener(made, row["eval_jct_mean_s"])
 
     def spent(self) -> bool:
         """Whether the time budget is used up."""
@@ -353,8 +353,8 @@ def train(launch: Launch) -> Path:
     return run.folder / "policy"
 
 
-def learn(run: Training, progress: Progress, told: Told | None) -> None:
-    """From the first policy to the last iteration; `told`, if given, hears of each one."""
+def learn(run: Training, progress: Progress, listener: Listener | None) -> None:
+    """From the first policy to the last iteration; `listener`, if given, hears of each one."""
     policy = run.first_policy(progress)
     trainer = Trainer(
         build_ppo(
@@ -373,7 +373,7 @@ def learn(run: Training, progress: Progress, told: Told | None) -> None:
         if run.resumed is not None:
             trainer.restore(run.resumed)
         try:
-            run.iterate(trainer, progress, told)
+            run.iterate(trainer, progress, listener)
         except KeyboardInterrupt:
             if trainer.iterations_done != trainer.kept:
                 run.save(trainer)

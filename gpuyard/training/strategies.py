@@ -89,11 +89,11 @@ def gradient(climb: Climb, pairs: Sequence[int], differences: Sequence[float]) -
     Raises:
         ValueError: a pair has no difference, or is there twice.
     """
-    told = dict(zip(pairs, differences, strict=True))
-    if len(told) != len(pairs):
+    by_pair = dict(zip(pairs, differences, strict=True))
+    if len(by_pair) != len(pairs):
         raise ValueError("a pair is there twice")
-    ordered = sorted(told)  # sums of floats depend on the order
-    found = np.array([told[pair] for pair in ordered])
+    ordered = sorted(by_pair)  # sums of floats depend on the order
+    found = np.array([by_pair[pair] for pair in ordered])
     usual = found[np.isfinite(found)]
     spread = float(usual.std()) if len(usual) else 0.0
     if not spread > 0:  # one pair, or all alike: only the signs say something

@@ -43,13 +43,13 @@ class JobPicker:
 
     def __init__(self, config: Mapping[str, Any], experiment: Experiment) -> None:
         """Read `picker`."""
-        told = config["picker"]
+        picker = config["picker"]
         self.learner: DqnSpec = build(config, "picker.learner")
         self._experiment = experiment
-        self._observation = ObservationSpec(**told["observation"])
-        self._network = on_cluster(NetworkSpec(**told["network"]), experiment.world.topology)
-        self._reward = RewardSpec(**told["reward"])
-        self._imitation = ImitationSpec(**told["imitation"])
+        self._observation = ObservationSpec(**picker["observation"])
+        self._network = on_cluster(NetworkSpec(**picker["network"]), experiment.world.topology)
+        self._reward = RewardSpec(**picker["reward"])
+        self._imitation = ImitationSpec(**picker["imitation"])
 
     def _env(self) -> PickJobEnv:
         return PickJobEnv(
@@ -275,7 +275,7 @@ class Meter:
         """Nothing is under way."""
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
-        self._told = time.monotonic()
+        self._last_line_s = time.monotonic()
 
     def tell(self, what: str, done: int, total: int, note: str) -> None:
         """`done` of `total`."""
@@ -283,8 +283,8 @@ class Meter:
             self._tasks[what] = self._progress.add_task(what, total=total, note="")
         self._progress.update(self._tasks[what], completed=done, note=note)
         now = time.monotonic()
-        if self._progress.disable and (done >= total or now - self._told >= LINE_EVERY_S):
-            self._told = now
+        if self._progress.disable and (done >= total or now - self._last_line_s >= LINE_EVERY_S):
+            self._last_line_s = now
             log.info("%s: %d/%d%s", what, done, total, note and f", {note}")
 
 

@@ -89,7 +89,7 @@ class Trainer:
         self.source_spec, self._budget = source_spec, budget
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
-        self._told_s = self._saved_s = time.monotonic()
+        self._last_line_s = self._saved_s = time.monotonic()
 
     @property
     def player(self) -> Player:
@@ -184,10 +184,10 @@ class Trainer:
         last = self.saved.curve[-1]
         note = f"update {last.update}: {last.to_reference:.3f} of the reference's mean JCT"
         bar.update(task, completed=self._progress(), note=note)
-        if not bar.console.is_terminal and time.monotonic() - self._told_s >= LINE_EVERY_S:
+        if not bar.console.is_terminal and time.monotonic() - self._last_line_s >= LINE_EVERY_S:
             minutes = self.saved.elapsed_s / 60.0
             log.info("%s, %.1f minutes, %.0f%% done", note, minutes, 100 * self._progress())
-            self._told_s = time.monotonic()
+            self._last_line_s = time.monotonic()
 
     def _validate(self) -> None:
         """Add a point to the curve."""
@@ -199,7 +199,7 @@ class Trainer:
         update = self.saved.climb.update
         point = Point(update, self.saved.elapsed_s / 60.0, self.runs, begin, reference)
         self.saved = replace(self.saved, curve=(*self.saved.curve, point))
-        self._told_s = time.monotonic()
+        self._last_line_s = time.monotonic()
         log.info(
             "update %d, %.1f minutes: %.4f of the reference, %.4f of the beginning",
             update, point.minutes, reference, begin,
