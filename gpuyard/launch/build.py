@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.launch.errors import ConfigError, instead, nearest
 from gpuyard.launch.moved import with_new_names
-from gpuyard.launch.targets import told_of
+from gpuyard.launch.targets import message_of
 from sim.errors import GpuYardError
 from sim.physics.gpu_table import GpuTable, plain_name
 
@@ -133,7 +133,7 @@ def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
     except InstantiationException as error:
         if isinstance(error.__cause__, GpuYardError):
             raise error.__cause__ from error
-        raise ConfigError(told_of(key, error)) from error
+        raise ConfigError(message_of(key, error)) from error
     bound = partial(made.func, *made.args, **{**made.keywords, **objects})
     if values.get("_partial_"):
         return bound

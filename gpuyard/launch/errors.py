@@ -64,10 +64,10 @@ def explain(error: BaseException) -> str:
 
 def _unreadable(error: yaml.MarkedYAMLError, mark: yaml.Mark) -> str:
     """The place in a file that is no YAML."""
-    told = f"{mark.name} line {mark.line + 1}: {error.problem}"
+    message = f"{mark.name} line {mark.line + 1}: {error.problem}"
     if error.context and error.context_mark is not None:
-        told += f" ({error.context} that begins in line {error.context_mark.line + 1})"
-    return f"{told}; mend the file"
+        message += f" ({error.context} that begins in line {error.context_mark.line + 1})"
+    return f"{message}; mend the file"
 
 
 def _whose_experiment(lines: list[str]) -> list[str]:
@@ -205,8 +205,8 @@ def _elsewhere(group: str) -> list[str]:
     """Which programs let a file of `group` be chosen, where this one does not and some do."""
     files = sorted(CONF.glob("*.yaml"))
     found = [each.stem for each in files if f"\n  - {group}:" in each.read_text(encoding="utf-8")]
-    told = f"{group} is no choice of this program; it is one of {', '.join(found)}"
-    return [told] if found else []
+    line = f"{group} is no choice of this program; it is one of {', '.join(found)}"
+    return [line] if found else []
 
 
 def _likeness(wanted: str, key: str) -> float:

@@ -30,12 +30,12 @@ def own_folders(here: Path) -> list[Path]:
     if not own.is_file():
         return []
     try:
-        told = yaml.safe_load(own.read_text(encoding="utf-8"))
+        content = yaml.safe_load(own.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise ConfigError(f"{own}: {' '.join(str(error).split())}") from error
-    folders = told.get("search_path") if isinstance(told, dict) else None
-    if not isinstance(folders, list) or not folders or set(told) != {"search_path"}:
-        raise ConfigError(f"{own}: holds {told!r}; it must be one list, `search_path: [FOLDER]`")
+    folders = content.get("search_path") if isinstance(content, dict) else None
+    if not isinstance(folders, list) or not folders or set(content) != {"search_path"}:
+        raise ConfigError(f"{own}: holds {content!r}; it must be one list, `search_path: [FOLDER]`")
     missing = [name for name in folders if not (here / str(name)).is_dir()]
     if missing:
         raise ConfigError(f"{own}: search_path names {missing[0]!r}, and {here} has no such folder")
@@ -81,18 +81,18 @@ def composed_of(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         ConfigError: an override or a file does not fit; with the nearest name.
     """
-    told = any(word.startswith(SEARCH_KEY) for word in overrides)
+    own_path = any(word.startswith(SEARCH_KEY) for word in overrides)
     try:
         refuse_no_choice(overrides, choices_of)
-        return compose(name, [*overrides, *([] if told else _search_words())])
+        return compose(name, [*overrides, *([] if own_path else _search_words())])
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(explain(error)) from error
 
 
 def _search_words() -> list[str]:
-    told = _searched.get()
-    if told is not None:
-        return told
+    words = _searched.get()
+    if words is not None:
+        return words
     if HydraConfig.initialized():
         return _words(list(HydraConfig.get().searchpath))
     return own_groups(Path.cwd())

@@ -330,12 +330,12 @@ def run_main(main: Callable[[], None]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except Exception as error:
-        told, stopped = _told(error), came_of_ctrl_c(error)
-        if debug or (told is None and not stopped):
+        message, stopped = _message(error), came_of_ctrl_c(error)
+        if debug or (message is None and not stopped):
             raise
         if stopped:
-            _leave_interrupted(f" (on the way out: {told or repr(error)})")
-        print(f"error: {told}", file=sys.stderr)
+            _leave_interrupted(f" (on the way out: {message or repr(error)})")
+        print(f"error: {message}", file=sys.stderr)
         print("(DEBUG=1 shows the traceback)", file=sys.stderr)
         sys.exit(FAILED)
 
@@ -350,8 +350,8 @@ def _of_run(*, _root_: Any) -> str:
 def _before_hydra(error: Exception) -> None:
     """Tell of a sweep's point that failed, in its own log too; end a run that nobody reads."""
     if sweep_folder() is not None and not came_of_ctrl_c(error):
-        told, folder = _told(error), HydraConfig.get().runtime.output_dir
-        log.error("%s failed: %s", folder, told or repr(error), exc_info=told is None)
+        message, folder = _message(error), HydraConfig.get().runtime.output_dir
+        log.error("%s failed: %s", folder, message or repr(error), exc_info=message is None)
     elif isinstance(error, BrokenPipeError):
         sys.exit(FAILED)  # Hydra would print the overrides
 
@@ -365,7 +365,7 @@ def _leave_interrupted(why: str) -> NoReturn:
     sys.exit(INTERRUPTED)
 
 
-def _told(error: Exception) -> str | None:
+def _message(error: Exception) -> str | None:
     """What a user is told of `error`; None: it is a fault of the program."""
     lacking = _lacking(error)
     if lacking is not None:

@@ -21,7 +21,7 @@ LIBRARIES = [Path(sys.prefix), Path(sys.base_prefix)]
 IMPORTING = ("<frozen", "importlib", "hydra")  # of files that only pass an import on
 
 
-def told_of(key: str, error: InstantiationException) -> str:
+def message_of(key: str, error: InstantiationException) -> str:
     """What a user is told of section `key`, from Hydra's error and its causes."""
     found, inside = LOCATING.search(str(error)), INSIDE.search(str(error))
     if found is None:
@@ -79,7 +79,7 @@ def _unfound(target: str, cause: BaseException) -> str:
     if isinstance(cause, SyntaxError):
         return f"{origin(cause)}{cause.msg}; mend that line"
     if isinstance(cause, ModuleNotFoundError) and f"{target}.".startswith(f"{cause.name}."):
-        return _not_there(str(cause.name), target)
+        return _missing_words(str(cause.name), target)
     if isinstance(cause, AttributeError) and not origin(cause):
         return f"{_on_one_line(str(cause))}; correct the name"
     fix = "mend that line"
@@ -88,7 +88,7 @@ def _unfound(target: str, cause: BaseException) -> str:
     return f"{origin(cause)}{type(cause).__name__}: {_on_one_line(str(cause))}; {fix}"
 
 
-def _not_there(missing: str, target: str) -> str:
+def _missing_words(missing: str, target: str) -> str:
     parent, _, name = missing.rpartition(".")
     module = sys.modules.get(parent)
     folders = list(getattr(module, "__path__", ())) if parent else [str(Path.cwd())]
@@ -97,8 +97,8 @@ def _not_there(missing: str, target: str) -> str:
         where = folders[0] if folders else parent
         fix = instead(name, beside, f"put {name}.py there, or correct the name")
         return f"there is no module {missing!r} (looked in {where} and what is installed); {fix}"
-    there = [each for each in vars(module) if not each.startswith("_")]
-    fix = instead(name, there + beside, "correct the name")
+    names = [each for each in vars(module) if not each.startswith("_")]
+    fix = instead(name, names + beside, "correct the name")
     return f"{getattr(module, '__file__', None) or parent} has no {name!r}; {fix}"
 
 

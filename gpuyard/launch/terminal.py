@@ -92,7 +92,7 @@ class RunCount:
         from rich import progress
 
         self._total, self._done, self._before, self._unit = total, done, done, unit
-        self._began = self._told = time.perf_counter()
+        self._began = self._last_line_s = time.perf_counter()
         console = error_console()
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
@@ -144,9 +144,9 @@ class RunCount:
     def _tell_if_due(self) -> None:
         with self._lock:
             now = time.perf_counter()
-            if now - self._told < LINE_EVERY_S:
+            if now - self._last_line_s < LINE_EVERY_S:
                 return
-            self._told = now
+            self._last_line_s = now
         # Some come many at once, after long: the first ones do not tell how long it will take.
         log.info(
             "%d/%d %s, %d of them in %.1f min; last: %s%s",
@@ -188,7 +188,7 @@ class CompileTeller(Listener):
         """Nothing is being compiled."""
         self._process = os.getpid()  # a forked worker has another
         self._depth = 0
-        self._told = set[str]()
+        self._named = set[str]()
         self._status: Status | None = None
 
     def on_start(self, event: Event) -> None:
@@ -214,13 +214,13 @@ class CompileTeller(Listener):
 
     def _tell(self, dispatcher: Dispatcher) -> None:
         name = name_of(dispatcher)
-        if name in self._told:
+        if name in self._named:
             return
         reach = reach_of(dispatcher)
         seconds = seconds_for(reach)
         if seconds < SHORTEST_S:
             return
-        self._told.add(name)
+        self._named.add(name)
         words = sentence(name, seconds, keeps=kept_in(dispatcher) is not None)
         if sys.stderr.isatty():
             self._status = Status(words, reach.new)
@@ -309,14 +309,14 @@ class Meter:
         self.from_s = float(simulator.jobs.submit_s[0])
         self._simulator = simulator
         self._every_s = every_s
-        self._began = self._told = time.perf_counter()
+        self._began = self._last_line_s = time.perf_counter()
 
     def due(self) -> bool:
         """Whether it is time to tell something."""
         now = time.perf_counter()
-        if now - self._told < self._every_s:
+        if now - self._last_line_s < self._every_s:
             return False
-        self._told = now
+        self._last_line_s = now
         return True
 
     def words(self, done: int, now_s: float) -> str:

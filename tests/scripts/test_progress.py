@@ -54,7 +54,7 @@ def test_a_file_gets_a_line_every_half_minute_and_no_more(simulator, monkeypatch
     for _ in range(100):
         lines.tell(500, 1e5)
     assert err.getvalue() == ""
-    lines._meter._told -= progress.RUN_LINE_EVERY_S
+    lines._meter._last_line_s -= progress.RUN_LINE_EVERY_S
     for _ in range(100):
         lines.tell(500, 1e5)
     assert err.getvalue().count("\n") == 1
