@@ -103,13 +103,13 @@ def _arms(node: Mapping[str, Any]) -> list[Arm]:
     """
     if set(node) != set(NODE_KEYS):
         raise ConfigError(f"reproduce has {', '.join(node)}; it needs {', '.join(NODE_KEYS)}")
-    told = {name: arm for name, arm in node["arms"].items() if arm is not None}
-    for name, arm in told.items():
+    arms = {name: arm for name, arm in node["arms"].items() if arm is not None}
+    for name, arm in arms.items():
         if set(arm) != set(ARM_KEYS):
             raise ConfigError(f"reproduce.arms.{name} has {list(arm)}; it needs {list(ARM_KEYS)}")
-    if node["whole"] not in told:
-        raise ConfigError(f"reproduce.whole is {node['whole']!r}; the arms are {', '.join(told)}")
-    return [Arm(name, tuple(arm["train"]), tuple(arm["play"])) for name, arm in told.items()]
+    if node["whole"] not in arms:
+        raise ConfigError(f"reproduce.whole is {node['whole']!r}; the arms are {', '.join(arms)}")
+    return [Arm(name, tuple(arm["train"]), tuple(arm["play"])) for name, arm in arms.items()]
 
 
 def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Trained:

@@ -259,10 +259,10 @@ def run_missing_searches(launch: Launch, settings: Settings) -> list[Row]:
     folder.mkdir(parents=True, exist_ok=True)
     work = [(cell, method) for cell in settings.cells for method in settings["methods"]]
     paths = [folder / bench.part(cell, method) for cell, method in work]
-    there = sum(path.is_file() for path in paths)
-    log.info("%d runs, %d of them done before", len(work), there)
+    done = sum(path.is_file() for path in paths)
+    log.info("%d runs, %d of them done before", len(work), done)
     rows: list[Row] = []
-    with RunCount("planning", len(work), done=there) as count:
+    with RunCount("planning", len(work), done=done) as count:
         for (cell, method), path in zip(work, paths, strict=True):
             if not path.is_file():
                 write_atomically(path, json.dumps(bench.run(cell, method)).encode())

@@ -118,11 +118,11 @@ def reductions(rows: Sequence[Row], *, ours: str, confidence: float) -> Table:
         for rival in rivals:
             pairs = [(by[p, ours]["makespan_s"], by[p, rival]["makespan_s"]) for p in problems]
             saved = np.array([1.0 - mine / theirs for mine, theirs in pairs])
-            told = mean_interval(saved, confidence)
+            interval = mean_interval(saved, confidence)
             table.append({
                 "family": family, "rival": rival, "problems": len(pairs),
-                "mean": round(told.centre, 4), "low": round(told.low, 4),
-                "high": round(told.high, 4), "worst": round(float(saved.min()), 4),
+                "mean": round(interval.centre, 4), "low": round(interval.low, 4),
+                "high": round(interval.high, 4), "worst": round(float(saved.min()), 4),
                 "best": round(float(saved.max()), 4),
                 "mean_s_ours": round(float(np.mean([mine for mine, _ in pairs])), 4),
                 "mean_s_rival": round(float(np.mean([theirs for _, theirs in pairs])), 4),
@@ -135,19 +135,19 @@ def page_tables(standing: Row, saved: Table, settings: Mapping[str, Any]) -> str
 
     Args:
         standing: makespan over HEFT's by method.
-        saved: of each rival; told are HEFT, the best rival and the best learned one.
+        saved: of each rival; shown are HEFT, the best rival and the best learned one.
         settings: of the experiment.
     """
     ours, methods = settings["ours"], list(settings["methods"])
     ratios = [f"{standing[name]:.3g}" for name in methods]
     lines = markdown_table(["makespan over HEFT's", *(f"`{name}`" for name in methods)],
                            [["mean", *ratios]])  # fmt: skip
-    told = {row["rival"]: row for row in sorted(saved, key=lambda row: float(row["mean"]))}
-    learned = next((name for name in told if name in settings["learned"]), "heft")
+    entries = {row["rival"]: row for row in sorted(saved, key=lambda row: float(row["mean"]))}
+    learned = next((name for name in entries if name in settings["learned"]), "heft")
     rows = [
-        [f"`{name}`", _told(told[name]).removeprefix("mean ")]
-        for name in dict.fromkeys((learned, "heft", next(iter(told))))
-        if name in told
+        [f"`{name}`", _row_text(entries[name]).removeprefix("mean ")]
+        for name in dict.fromkeys((learned, "heft", next(iter(entries))))
+        if name in entries
     ]
     return "\n".join(
         [*lines, "", *markdown_table([f"saved by `{ours}`", "of the makespan"], rows), ""]
@@ -175,10 +175,10 @@ def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> 
     notes = [PUBLISHED]
     if learned:
         best = min(learned, key=lambda entry: entry["mean"])
-        notes.append(f"Here, against the best learned rival ({best['rival']}): {_told(best)}.")
+        notes.append(f"Here, against the best learned rival ({best['rival']}): {_row_text(best)}.")
     if overall:
         weakest = max(overall.values(), key=lambda entry: entry["mean"])
-        notes.append(f"Here, against the weakest rival ({weakest['rival']}): {_told(weakest)}.")
+        notes.append(f"Here, against the weakest rival ({weakest['rival']}): {_row_text(weakest)}.")
     if found is not None:
         ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.rank_of.items())
         notes.append(
@@ -189,7 +189,7 @@ def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> 
     return notes
 
 
-def _told(entry: Mapping[str, Any]) -> str:
+def _row_text(entry: Mapping[str, Any]) -> str:
     low, high = 100 * entry["low"], 100 * entry["high"]
     return (
         f"mean {100 * entry['mean']:.1f} % [{low:.1f}, {high:.1f}], worst "

@@ -54,8 +54,8 @@ class Learned:
 
     def ratio(self, rival: str) -> Interval:
         """Of mean JCT on held-out windows, learned / rival, over windows."""
-        told = self.metrics["ratio_of_mean_jct"][rival]
-        return Interval(told["ratio"], told["low"], told["high"], told["windows"])
+        entry = self.metrics["ratio_of_mean_jct"][rival]
+        return Interval(entry["ratio"], entry["low"], entry["high"], entry["windows"])
 
     def ratio_to(self, other: Self) -> Interval:
         """The same, over what another arm learned; none over itself or on other windows."""
@@ -211,7 +211,7 @@ def _text(
     headers += [f"to {first.arm}"] if paired else []
     groups = tuple(
         (f"{title}: {arm}" if arm else title,
-         tuple(_told_of(row, bool(gap), paired) for row in (each if others else each[:1])))
+         tuple(_texts_of(row, bool(gap), paired) for row in (each if others else each[:1])))
         for arm, each in rows.items()
     )  # fmt: skip
     note = (
@@ -227,8 +227,8 @@ def _text(
     return TableText(tuple(headers), groups, note + gap)
 
 
-def _told_of(row: Mapping[str, Any], gap: bool, paired: bool) -> tuple[str, ...]:
-    told = [str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}"]
+def _texts_of(row: Mapping[str, Any], gap: bool, paired: bool) -> tuple[str, ...]:
+    texts = [str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}"]
     shown = ["to_begin", *(["to_reference", "gap_closed"] if gap else []),
              *(["to_first"] if paired else [])]  # fmt: skip
-    return (*told, *("-" if np.isnan(row[key].centre) else ratio_text(row[key]) for key in shown))
+    return (*texts, *("-" if np.isnan(row[key].centre) else ratio_text(row[key]) for key in shown))

@@ -30,9 +30,9 @@ def run(launch: Launch) -> None:
     """
     debug = asked().debug
 
-    def trained(name: str, told: Mapping[str, Any]) -> Path:
+    def trained(name: str, entry: Mapping[str, Any]) -> Path:
         """The policy folder of one entry, trained if there is none by the same words."""
-        words = [*told["overrides"], *(told["quick"] if debug else [])]
+        words = [*entry["overrides"], *(entry["quick"] if debug else [])]
         folder = launch.folder / TRAINED / name
         done, text = folder / DONE, json.dumps(words)
         if not (done.is_file() and done.read_text("utf-8") == text):

@@ -59,16 +59,16 @@ def entrants_of(config: Mapping[str, Any], *, missing: str) -> list[Entrant]:
     if missing not in MISSING:
         raise ConfigError(f"missing is {missing!r}; it must be {' or '.join(MISSING)}")
     entries = config["lineup"]["entries"]
-    told = {number: words for number, entry in enumerate(entries) if (words := _absent(entry))}
-    if told and missing == "error":
-        lines = [f"lineup.entries[{number}] {words}" for number, words in told.items()]
+    absent = {number: words for number, entry in enumerate(entries) if (words := _absent(entry))}
+    if absent and missing == "error":
+        lines = [f"lineup.entries[{number}] {words}" for number, words in absent.items()]
         raise ConfigError(
             "\n  ".join(["the line-up names what is not there:", *lines])
             + "\n  missing=skip leaves these entries out"
         )
-    for number, words in told.items():
+    for number, words in absent.items():
         log.warning("left out: lineup.entries[%d] %s", number, words)
-    kept = [number for number in range(len(entries)) if number not in told]
+    kept = [number for number in range(len(entries)) if number not in absent]
     limits = [_limits(f"lineup.entries[{number}]", entries[number]) for number in kept]
     stripped = [plain_entry(entries[number]) for number in kept]
     try:
@@ -127,7 +127,7 @@ def _entrant(
 
 
 WHOLE = "all"  # the part of a file that holds all others
-TOLD_APART = ("part", "lineup", "windows", "checkpoint", "untrained", "agent_counts")
+CELL_KEYS = ("part", "lineup", "windows", "checkpoint", "untrained", "agent_counts")
 OWN_LABELS = ("topology", "workload", "workload.load", "agents.count", "seed")
 
 
@@ -170,13 +170,13 @@ def cells_of(found: Reproduction, words: Asked, *more: str, program: str = PROGR
     Raises:
         ConfigError: no cell is left, or one cannot be composed.
     """
-    specs = [spec for spec in found.cells if _there(spec)]
+    specs = [spec for spec in found.cells if _has_file(spec)]
     later = words.later(*more)
-    told = [last_of_each([*words.chosen, *each.overrides, *later]) for each in specs]
-    configs = [resolve(composed_of(program, overrides)) for overrides in told]
+    overrides = [last_of_each([*words.chosen, *each.overrides, *later]) for each in specs]
+    configs = [resolve(composed_of(program, each)) for each in overrides]
     together: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
-        key = json.dumps([run_config(config), *(config[each] for each in TOLD_APART)])
+        key = json.dumps([run_config(config), *(config[each] for each in CELL_KEYS)])
         together.setdefault(key, []).append(place)
     if not together:
         raise ConfigError("no cell is left: the files that they need are not there")
@@ -258,7 +258,7 @@ def _played(
     return found
 
 
-def _there(spec: CellSpec) -> bool:
+def _has_file(spec: CellSpec) -> bool:
     if spec.needs_file is None or Path(spec.needs_file).is_file():
         return True
     log.warning("cell %d is left out: %s is not there", spec.number, spec.needs_file)
@@ -279,10 +279,10 @@ def _names(
     found = []
     for spec, setting, name in zip(specs, settings, plain, strict=True):
         rest = [w for w in spec.overrides if key_of(w) not in OWN_LABELS]
-        told = spec.name or " ".join(rest)
-        if counts[setting] > 1 and told:
-            whole = told if spec.name or not name else f"{name}, {told}"
-            found.append((whole, f" [{told}]"))
+        label = spec.name or " ".join(rest)
+        if counts[setting] > 1 and label:
+            whole = label if spec.name or not name else f"{name}, {label}"
+            found.append((whole, f" [{label}]"))
         else:
             found.append((spec.name or name or ", ".join(setting), ""))
     repeated = [name for name, count in Counter(name for name, _ in found).items() if count > 1]
@@ -306,7 +306,7 @@ POLICY_KEYS = ("folder", "overrides", "quick")
 
 
 def policies_of(
-    key: str, told: Mapping[str, Any], train: Callable[[str, Mapping[str, Any]], Path]
+    key: str, entries: Mapping[str, Any], train: Callable[[str, Mapping[str, Any]], Path]
 ) -> dict[str, str]:
     """Name -> folder of each policy that a node tells of: the one there is, else what is trained.
 
@@ -314,7 +314,7 @@ def policies_of(
         ConfigError: one has other keys than POLICY_KEYS.
     """
     found = {}
-    for name, each in told.items():
+    for name, each in entries.items():
         if each is None:  # an experiment may do without one
             continue
         if set(each) != set(POLICY_KEYS):
@@ -358,17 +358,17 @@ def _files(found: Any) -> list[str]:
     """A line for every file that a text of the configuration names."""
     if isinstance(found, Mapping):
         named = found.get("checkpoint")
-        own = _told(policy_folder(named).glob("policy.*")) if named in SHIPPED else []
+        own = _file_lines(policy_folder(named).glob("policy.*")) if named in SHIPPED else []
         return [*own, *(text for value in found.values() for text in _files(value))]
     if isinstance(found, list):
         return [text for value in found for text in _files(value)]
     if not isinstance(found, str) or "/" not in found:
         return []
     path = Path(found)
-    return _told([path] if path.is_file() else path.rglob("*"))
+    return _file_lines([path] if path.is_file() else path.rglob("*"))
 
 
-def _told(paths: Iterable[Path]) -> list[str]:
+def _file_lines(paths: Iterable[Path]) -> list[str]:
     files = sorted(path for path in paths if path.is_file())
     return [f"{each} {_fingerprint(each, each.stat().st_size)}" for each in files]
 

@@ -65,9 +65,9 @@ def write_reproduction(
     rows = [run.row for run in runs]
     write_comparison(folder, rows, ours=ours, confidence=confidence, lacking=lacking)
     if found.claims:
-        told = measured(found.claims, runs, confidence=confidence)
-        write_atomically(folder / "paper.csv", claims_csv(told))
-        write_atomically(folder / "paper.md", claims_markdown(told).encode())
+        claims = measured(found.claims, runs, confidence=confidence)
+        write_atomically(folder / "paper.csv", claims_csv(claims))
+        write_atomically(folder / "paper.md", claims_markdown(claims).encode())
     if found.arms:
         arms = arm_rows(runs, references=found.arms, confidence=confidence)
         write_atomically(folder / "arms.csv", arms_csv(arms))

@@ -132,7 +132,7 @@ def run_missing(
                 if done.error is None:
                     found[place] = read_part(parts / run.part, run.task)
                 else:
-                    failures.append(_told(run, done.error))
+                    failures.append(_failure_text(run, done.error))
     return found, failures
 
 
@@ -150,7 +150,7 @@ def run_all(
     return [row for row in rows if row is not None]
 
 
-def _told(run: Planned, error: str) -> str:
+def _failure_text(run: Planned, error: str) -> str:
     """A failure in words, which the log has in short."""
     task, counted = run.task, run.task.contender.agents
     agents = "" if counted is None else f"{counted} agents, "
@@ -196,12 +196,12 @@ def curves_of(outcome: Outcome) -> dict[str, Any]:
 
 def write_curves(folder: Path, done: Iterable[tuple[Planned, ComparisonRow]]) -> None:
     """Write curves.json: setting by setting, so many schedulers' curves, windows pooled."""
-    told = []
+    settings = []
     for title, runs in _settings(done).items():
         curves = [_pooled(folder, name, runs[name]) for name in _shown(runs)]
-        told.append({"title": title, "curves": [each for each in curves if each["jct_s"]]})
+        settings.append({"title": title, "curves": [each for each in curves if each["jct_s"]]})
     write_atomically(
-        folder / CURVES, json.dumps([each for each in told if each["curves"]]).encode()
+        folder / CURVES, json.dumps([each for each in settings if each["curves"]]).encode()
     )
 
 

@@ -66,7 +66,7 @@ def run(launch: Launch) -> None:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     words = asked()
     folders = policies_of(
-        "pickers", node["pickers"], lambda name, told: _policy(launch, name, told, words)
+        "pickers", node["pickers"], lambda name, entry: _policy(launch, name, entry, words)
     )
     planned = _planned(node, words, folders, launch.config)
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"], play=_play)
@@ -84,17 +84,17 @@ def run(launch: Launch) -> None:
     print(f"results in {launch.folder}")
 
 
-def _policy(launch: Launch, name: str, told: Mapping[str, Any], words: Asked) -> Path:
+def _policy(launch: Launch, name: str, entry: Mapping[str, Any], words: Asked) -> Path:
     """The policy folder of one picker, trained if there is none."""
     folder = launch.folder / TRAINED / name
     if not (folder / DONE).is_file():
         from gpuyard.training.topdrl_training import train  # torch and ray
 
         folder.mkdir(parents=True, exist_ok=True)
-        overrides = [*told["overrides"]]
+        overrides = [*entry["overrides"]]
         if words.debug is not None:  # on its cluster and few jobs, all of them generated
             small = [w for w in debug_overrides(words.debug) if key_of(w) in SMALL]
-            overrides += ["workload=topdrl_york", *small, "validation_windows=1", *told["quick"]]
+            overrides += ["workload=topdrl_york", *small, "validation_windows=1", *entry["quick"]]
         if (folder / CHECKPOINT).is_dir():
             overrides.append(override("resume", folder))
         log.info("training %s in %s", name, folder)
@@ -107,8 +107,8 @@ def _planned(
     node: Mapping[str, Any], words: Asked, folders: Mapping[str, str], config: Mapping[str, Any]
 ) -> list[Planned]:
     """Every run: seeds x cells x windows x schedulers."""
-    told = {key: node[key] for key in ("title", "cells")}
-    found = reproduction_of(told, experiment=words.experiment)
+    plain = {key: node[key] for key in ("title", "cells")}
+    found = reproduction_of(plain, experiment=words.experiment)
     planned: list[Planned] = []
     for seed in node["seeds"]:
         cells = cells_of(found, words, f"seed={seed}")[: config["most_cells"]]
@@ -130,8 +130,8 @@ def _played_alone(task: Task) -> Outcome:
     if not isinstance(network, YorkNetwork):
         raise ConfigError("this comparison counts what York's network model counts; network=york")
     experiment = opened(task.setting)
-    told = {**json.loads(task.contender.composition), "belief": setting["belief"]}
-    scheduler = composition_of(told, experiment.world.partitions)
+    composition = {**json.loads(task.contender.composition), "belief": setting["belief"]}
+    scheduler = composition_of(composition, experiment.world.partitions)
     jobs = experiment.window(task.part, task.window)
     run = simulate(experiment.world.simulator(jobs), scheduler, experiment.seed, None)
     outcome = outcome_of(task_labels(task), run)
@@ -220,16 +220,16 @@ def _rows(
     confidence: float,
 ) -> tuple[tuple[str, ...], ...]:
     """A row of texts a scheduler."""
-    told = {test["against"]: test for test in tests if test["cell"] == cell}
+    tested = {test["against"]: test for test in tests if test["cell"] == cell}
     return tuple(
         (name, runs[0].labels.role,
-         *(_told(_interval(runs, metric, confidence), form) for metric, (_, form) in SHOWN.items()),
-         *_beside(told.get(name)))
+         *(_text(_interval(runs, metric, confidence), form) for metric, (_, form) in SHOWN.items()),
+         *_beside(tested.get(name)))
         for name, runs in of.items()
     )  # fmt: skip
 
 
-def _told(found: Interval, form: str) -> str:
+def _text(found: Interval, form: str) -> str:
     centre, *ends = map(form.format, found.numbers)
     return centre if np.isnan(found.low) else f"{centre} [{', '.join(ends)}]"
 

@@ -94,9 +94,9 @@ def main(cfg: DictConfig) -> None:
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
     rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])
     write_frame(launch.folder / CSV, rows)
-    told = _text(rows, str(launch.config["part"]))
-    write_markdown(launch.folder / MARKDOWN, told)
-    table_console().print(rich_tables(told))
+    text = _text(rows, str(launch.config["part"]))
+    write_markdown(launch.folder / MARKDOWN, text)
+    table_console().print(rich_tables(text))
     print(f"results in {launch.folder}")
 
 
@@ -118,8 +118,8 @@ def _spread(cell: Cell) -> Cell:
         if not name:
             raise ConfigError(f"lineup.entries[{number}] has no name; tuning needs one for it")
         for chosen in sweeps(words):
-            told = name + BETWEEN + _setting(chosen, words)
-            entries.append({**entry, "overrides": list(chosen), "name": told})
+            label = name + BETWEEN + _setting(chosen, words)
+            entries.append({**entry, "overrides": list(chosen), "name": label})
     return cell.entering(entries)
 
 
