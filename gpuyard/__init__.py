@@ -42,8 +42,8 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _HOMES:
         raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
-    if told := import_module("gpuyard.command").foreign_package():
-        raise ImportError(told)
+    if message := import_module("gpuyard.command").foreign_package():
+        raise ImportError(message)
     return getattr(import_module(_HOMES[name]), name)
 
 

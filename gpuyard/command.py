@@ -74,8 +74,8 @@ def main() -> None:
 
 def run(name: str) -> None:
     """Run one program with the overrides of the command line, and leave the process after it."""
-    if told := foreign_package():
-        print(f"error: {told}", file=sys.stderr)
+    if message := foreign_package():
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     try:
         from gpuyard.launch.start import run_main

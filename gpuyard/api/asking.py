@@ -148,8 +148,8 @@ def _trace_words(trace: Trace, place: Path) -> list[str]:
         what = type(trace).__name__
         raise ConfigError(f"trace is a {what}; it must be a pandas frame, a file, or a name")
     path = place / FRAME
-    there = {*trace.columns, *(["submit_s"] if "submit_time" in trace.columns else [])}
-    missing = [name for name in GIVEN if name not in there]
+    columns = {*trace.columns, *(["submit_s"] if "submit_time" in trace.columns else [])}
+    missing = [name for name in GIVEN if name not in columns]
     if missing:
         raise ConfigError(
             f"trace has no column {missing[0]!r}; rename yours: it needs {', '.join(GIVEN)}"
@@ -277,8 +277,8 @@ def scheduler_of(
     """
     words = words_of(asked) if isinstance(asked, str) else []
     if words:
-        told = config.get("checkpoint")
-        words.insert(1, "++checkpoint=null" if told is None else override("++checkpoint", told))
+        path = config.get("checkpoint")
+        words.insert(1, "++checkpoint=null" if path is None else override("++checkpoint", path))
     said = {word.partition("=")[0] for word in words}
     rules = [word for word in overrides if RULES.match(word) and word.partition("=")[0] not in said]
     words = [*rules, *words]

@@ -94,15 +94,15 @@ class Run:
     def __repr__(self) -> str:
         """The headline metrics, as `gpuyard simulate` prints them."""
         title = f"{self.labels.scheduler} on {self.labels.workload}, {self.labels.topology}"
-        told = headline(dict(self.metrics))
-        return "\n".join([title, *(f"  {key:20} {words}" for key, words in told.items())])
+        shown = headline(dict(self.metrics))
+        return "\n".join([title, *(f"  {key:20} {words}" for key, words in shown.items())])
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
         import pandas as pd
 
-        told = pd.Series(headline(dict(self.metrics)), name=self.labels.scheduler)
-        table: str = told.to_frame().to_html()
+        column = pd.Series(headline(dict(self.metrics)), name=self.labels.scheduler)
+        table: str = column.to_frame().to_html()
         return table
 
 
@@ -157,14 +157,14 @@ class Comparison:
 
     def __repr__(self) -> str:
         """The table, and what was taken for granted."""
-        return "\n".join([self.table.to_string(index=False), *self._told()])
+        return "\n".join([self.table.to_string(index=False), *self._notes()])
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        told = (f"<p>{escape(line)}</p>" for line in self._told())
-        return "\n".join([self.table.to_html(index=False), *told])
+        notes = (f"<p>{escape(line)}</p>" for line in self._notes())
+        return "\n".join([self.table.to_html(index=False), *notes])
 
-    def _told(self) -> list[str]:
+    def _notes(self) -> list[str]:
         return [f"assumes {'; '.join(self.assumed)}"] if self.assumed else []
 
 
@@ -254,9 +254,9 @@ def evaluate(
                 jobs = experiment.whole() if of is None else experiment.window(of, index)
                 stretch = None if of is None else experiment.stretch(of, index)
                 for name, each in zip(names, made, strict=True):
-                    told = labels_of(experiment, each, window=index, role=None)
-                    told = replace(told, scheduler=name, stretch=stretch, part=of)
-                    rows.append(ComparisonRow(told, summarise(_played(experiment, each, jobs))))
+                    labels = labels_of(experiment, each, window=index, role=None)
+                    labels = replace(labels, scheduler=name, stretch=stretch, part=of)
+                    rows.append(ComparisonRow(labels, summarise(_played(experiment, each, jobs))))
                     count.tell(f"{name} window {index}")
         asked = {**config, "part": of, "windows": windows}
         assumed = assumptions(asked, experiment, preempts=any(map(may_preempt, made)))
