@@ -206,8 +206,8 @@ def main(cfg: DictConfig) -> None:
         "real": names[0], "generated": names[1], "jobs": len(real), "draws": len(draws),
         "part": config["part"], "seed": config["seed"],
     }  # fmt: skip
-    told = pd.DataFrame([asdict(each) | {"over_floor": each.over_floor} for each in distances])
-    table = told[list(COLUMNS)].assign(**about).to_csv(index=False)
+    frame = pd.DataFrame([asdict(each) | {"over_floor": each.over_floor} for each in distances])
+    table = frame[list(COLUMNS)].assign(**about).to_csv(index=False)
     write_atomically(launch.folder / "likeness.csv", table.encode())
     forget(launch.folder, ("likeness.json",))  # that earlier versions wrote
     trace_page(real, draws[0], names=names, path=launch.folder / "likeness.png")

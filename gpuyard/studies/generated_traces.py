@@ -109,7 +109,7 @@ def _reading(path: Path, text: str, config: Mapping[str, Any]) -> str:
     optional = [f"workload.columns.{name}={name}" for name in header if name in TRAITS]
     if "gpu_types" in header:
         rules = config["workload"]["rules"]
-        names = ",".join(f"{told}:{own}" for told, own in rules["gpu_type_names"].items())
+        names = ",".join(f"{theirs}:{own}" for theirs, own in rules["gpu_type_names"].items())
         optional.append(f"+workload.rules.gpu_type_names={{{names}}}")
         optional.append(f"workload.rules.unknown_gpu_types={rules['unknown_gpu_types']}")
     return shlex.join(["workload=csv", override("workload.path", path), *optional])
@@ -196,12 +196,12 @@ def spec_of(config: Mapping[str, Any], jobs: JobTable, clock: datetime | None) -
         TraceError: there are too few jobs, or no odds give the outcomes.
     """
     workload = config["workload"]
-    told = {key: value for key, value in config["owners"].items() if value is not None}
+    given = {key: value for key, value in config["owners"].items() if value is not None}
     return fit_spec(
         JobSample.of(jobs, str(workload.get("path", workload["name"])), "a fit"),
         first_hour=_first_hour(config["first_submit"], clock),
         duration_parts=config["duration_parts"],
-        owners=replace(fit_owners(jobs.identity), **told),
+        owners=replace(fit_owners(jobs.identity), **given),
         outcomes=_outcomes(config["outcomes"], jobs),
         rng=np.random.default_rng(config["seed"]),
     )

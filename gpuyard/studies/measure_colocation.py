@@ -166,6 +166,6 @@ def _table(rows: CoRows) -> Table:
     table = Table("victim", "beside", "normalised speed", title="Speed together over alone")
     for victim, others, speed in zip(rows.victim, rows.aggressors, rows.norm_speed, strict=True):
         if others:
-            told = "does not fit" if np.isnan(speed) else f"{speed:.3f}"
-            table.add_row(victim, " + ".join(others), told)
+            text = "does not fit" if np.isnan(speed) else f"{speed:.3f}"
+            table.add_row(victim, " + ".join(others), text)
     return table
