@@ -68,9 +68,9 @@ def keys_of(path: Path) -> Iterator[Key]:
         dotted = ".".join([*(each for _, each in parents), name])
         parents.append((indent, name))
         default, words = _split(found["rest"])
-        told = dotted.split(".")[0] not in OF_HYDRA and not name.startswith("_")
+        shown = dotted.split(".")[0] not in OF_HYDRA and not name.startswith("_")
         words = words or (" ".join(above) if default else "")  # above a mapping: of a section
-        last = Key(dotted, default, words) if told else None
+        last = Key(dotted, default, words) if shown else None
         above = []
     if last:
         yield last
@@ -97,12 +97,12 @@ def _listed(keys: Iterable[Key]) -> list[str]:
 def generated() -> str:
     """The part between the marks."""
     text = ["## Keys of simulating programs", "", *_listed(keys_of(CONF / "base.yaml")), ""]
-    told = {name: _listed(keys_of(CONF / f"{name}.yaml")) for name in PROGRAMS
+    keys = {name: _listed(keys_of(CONF / f"{name}.yaml")) for name in PROGRAMS
             if name not in ELSEWHERE and (CONF / f"{name}.yaml").is_file()}  # fmt: skip
-    count = Counter(line for lines in told.values() for line in lines)
+    count = Counter(line for lines in keys.values() for line in lines)
     text += ["## Keys of several programs", "", *(line for line in count if count[line] > 1), ""]
     text += ["## Keys of single programs", ""]
-    for name, lines in told.items():
+    for name, lines in keys.items():
         own = [line for line in lines if count[line] == 1]
         text += [f"### {name}", "", *own, ""] if own else []
     text += ["## Keys of some choices", ""]
@@ -162,8 +162,8 @@ def _reads(group: str, name: str, rule: Any) -> str:
         with initialize_config_dir(str(CONF), version_base=None):
             config = resolve(compose("simulate", [f"{group}={name}"]))
         needs = build(config, group).needs
-    told = {"DURATION": "oracle", "PREDICTION": "predicted", "PROFILE": "profiles"}
-    return ", ".join(told[signal.name] for signal in needs if signal.name in told)
+    words = {"DURATION": "oracle", "PREDICTION": "predicted", "PROFILE": "profiles"}
+    return ", ".join(words[signal.name] for signal in needs if signal.name in words)
 
 
 def _preempts(name: str, rule: Any) -> str:
