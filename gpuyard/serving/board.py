@@ -236,9 +236,9 @@ class Board:
     def _replaced(self, runs: RunningJob, held: Held) -> Replaces:
         """What a pod is of a gang that runs already."""
         (server,) = held.slots
-        there = self._decider.places.servers_of(runs).get(server, 0)
-        there += sum(each.gpus for each in self._sent_to(runs.id) if each.slots == [server])
-        return Replaces(runs.id, server, there + held.gpus)
+        gpus = self._decider.places.servers_of(runs).get(server, 0)
+        gpus += sum(each.gpus for each in self._sent_to(runs.id) if each.slots == [server])
+        return Replaces(runs.id, server, gpus + held.gpus)
 
     def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
         """Ask the scheduler for the job of a pod."""

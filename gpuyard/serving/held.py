@@ -43,8 +43,8 @@ class Replaces:
         Args:
             shown: running job -> server -> GPUs.
         """
-        there = shown.get(self.gang)
-        return there is None or there.get(self.server, 0) >= self.then_gpus
+        servers = shown.get(self.gang)
+        return servers is None or servers.get(self.server, 0) >= self.then_gpus
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,8 @@ class Places:
         given = np.array(gang.placement, dtype=np.int64)
         server = self._topology.gpu_server[given]
         asked = (begun.servers or {}).items()
-        there = [given[server == self._server_of.get(name, -1)][:count] for name, count in asked]
-        part = begun.placement or np.concatenate(there).tolist()
+        taken = [given[server == self._server_of.get(name, -1)][:count] for name, count in asked]
+        part = begun.placement or np.concatenate(taken).tolist()
         full = begun.servers is None or len(part) == sum(begun.servers.values())
         return part if full and set(part) < set(given.tolist()) else []
 
