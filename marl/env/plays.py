@@ -20,8 +20,9 @@ FIXED = ("state", "job", "belief")  # of the scratch: forks keep them, or have t
 # Axes of what these rules do not show.
 ABSENT = {each.rows: len(each.axes) + 1 for each in KINDS if each.rule}
 ABSENT |= {"all_gpus": 4, "all_servers": 3, "all_racks": 2}
-# The others are float32.
-DTYPES = {"server_rack": np.int64, "all_racks": np.int64, "action_mask": np.int8}
+DTYPES: dict[str, type[np.int64 | np.int8]] = {  # the others are float32
+    "server_rack": np.int64, "all_racks": np.int64, "action_mask": np.int8,
+}  # fmt: skip
 
 
 def blank_buffers(layout: Layout, *many: int, servers: bool = True) -> Buffers:

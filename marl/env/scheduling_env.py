@@ -3,6 +3,7 @@
 import copy
 import operator
 from collections.abc import Callable
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -12,6 +13,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from marl.env.layout import CodecRules, Layout, Observation
+from marl.env.plays import DTYPES
 from marl.env.turns import Turns
 from marl.env.world import Reward, World
 from sim.arrays import FloatArray
@@ -120,6 +122,29 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         """The same space for every agent."""
         del agent
         return self._observation_space
+
+    @cached_property
+    def state_space(self) -> spaces.Box:
+        """Of `state`: as long as all agents' observations together."""
+        one = spaces.flatten_space(self._observation_space)
+        assert isinstance(one, spaces.Box)
+        ends = np.tile((one.low, one.high), len(self.possible_agents)).astype(np.float32)
+        return spaces.Box(*ends)
+
+    def state(self) -> npt.NDArray[np.float32]:
+        """(n,) what all agents see now, for a critic that judges for all of them.
+
+        Agent after agent, its arrays in alphabetical order of their names
+        (`gymnasium.spaces.flatten`): reshaped to (agents, -1), row m is agent_m's.
+
+        Raises:
+            RuntimeError: no episode was begun, or this is a pickle's.
+        """
+        if self.turns is None:
+            raise RuntimeError("state() before reset(), or after pickling")
+        seen = self.turns.seen_by_all()
+        each = [seen[m][key].ravel() for m in sorted(seen) for key in self._observation_space]
+        return np.concatenate(each, dtype=np.float32)
 
     def action_space(self, agent: str) -> LegalActions:
         """Discrete, the same size for every agent; `sample()` draws what is legal now."""
@@ -236,9 +261,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     def _seen(self, turns: Turns) -> dict[str, Observation]:
         """What the agent of this turn sees; with `everyone`, what all see."""
-        if self._everyone:
-            return self._named(turns.seen_by_all())
-        return self._named({turns.agent: turns.seen()})
+        return self._named(turns.seen_by_all() if self._everyone else {turns.agent: turns.seen()})
 
     def _named(self, seen: dict[int, Observation]) -> dict[str, Observation]:
         named = {agent_name(m): observation for m, observation in seen.items()}
@@ -251,12 +274,10 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
 
 def _observation_space(layout: Layout) -> spaces.Dict:
-    boxes: dict[str, spaces.Space[Any]] = {}
-    for key, shape in layout.shapes().items():
-        if key in ("server_rack", "all_racks"):
-            boxes[key] = spaces.Box(0, max(layout.racks - 1, 0), shape, dtype=np.int64)
-        elif key == "action_mask":
-            boxes[key] = spaces.Box(0, 1, shape, dtype=np.int8)
-        else:
-            boxes[key] = spaces.Box(-np.inf, np.inf, shape, dtype=np.float32)
+    racks = (0.0, max(layout.racks - 1, 0.0))
+    ends = {"server_rack": racks, "all_racks": racks, "action_mask": (0.0, 1.0)}
+    boxes: dict[str, spaces.Space[Any]] = {
+        key: spaces.Box(*ends.get(key, (-np.inf, np.inf)), shape, DTYPES.get(key, np.float32))
+        for key, shape in layout.shapes().items()
+    }
     return spaces.Dict(boxes)

@@ -16,13 +16,9 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import (
     NUM_AGENT_STEPS_SAMPLED,
-    NUM_AGENT_STEPS_SAMPLED_LIFETIME,
     NUM_ENV_STEPS_SAMPLED,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_EPISODES,
-    NUM_EPISODES_LIFETIME,
     NUM_MODULE_STEPS_SAMPLED,
-    NUM_MODULE_STEPS_SAMPLED_LIFETIME,
     SAMPLE_TIMER,
     WEIGHTS_SEQ_NO,
 )
@@ -285,21 +281,17 @@ class ArrayEnvRunner(MultiAgentEnvRunner):
             for agent, single in episode.agent_episodes.items():
                 turns[agent] = turns.get(agent, 0) + len(single)
         counts: dict[tuple[str, ...], int] = {
-            (NUM_ENV_STEPS_SAMPLED,): steps, (NUM_EPISODES,): finished,
-        }  # fmt: skip
-        lifetime: dict[tuple[str, ...], int] = {
-            (NUM_ENV_STEPS_SAMPLED_LIFETIME,): steps, (NUM_EPISODES_LIFETIME,): finished,
-            (NUM_MODULE_STEPS_SAMPLED_LIFETIME, SHARED): sum(turns.values()),
-        }  # fmt: skip
-        counts[NUM_MODULE_STEPS_SAMPLED, SHARED] = sum(turns.values())
-        for agent, count in turns.items():
-            counts[NUM_AGENT_STEPS_SAMPLED, agent] = count
-            lifetime[NUM_AGENT_STEPS_SAMPLED_LIFETIME, agent] = count
-        for key, value in counts.items():
-            self.metrics.log_value(key, value, reduce="sum")
-        for key, value in lifetime.items():
-            timed = key == (NUM_ENV_STEPS_SAMPLED_LIFETIME,)
-            self.metrics.log_value(key, value, reduce="lifetime_sum", with_throughput=timed)
+            (NUM_ENV_STEPS_SAMPLED,): steps,
+            (NUM_EPISODES,): finished,
+            (NUM_MODULE_STEPS_SAMPLED, SHARED): sum(turns.values()),
+            **{(NUM_AGENT_STEPS_SAMPLED, agent): count for agent, count in turns.items()},
+        }
+        for (name, *of), value in counts.items():
+            self.metrics.log_value((name, *of), value, reduce="sum")
+            timed = name == NUM_ENV_STEPS_SAMPLED
+            self.metrics.log_value(
+                (f"{name}_lifetime", *of), value, reduce="lifetime_sum", with_throughput=timed
+            )
 
     def get_metrics(self) -> Any:
         """What was logged since the last call."""

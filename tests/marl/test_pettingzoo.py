@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from pettingzoo.test import parallel_api_test, parallel_seed_test, seed_test
+from pettingzoo.test.state_test import state_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
 from marl.env.layout import WORKER, CodecRules
@@ -17,6 +19,7 @@ RULES_OF = {
     "gangs": RULES,
     "workers": replace(RULES, granularity=WORKER),
     "suspending": replace(RULES, suspends=True),
+    "linked, of all": replace(RULES, links=True, datacenter=True),
 }
 EACH = pytest.mark.parametrize("rules", RULES_OF.values(), ids=RULES_OF)
 
@@ -50,6 +53,42 @@ def test_equal_seeds_give_equal_episodes(rules: CodecRules):
 
 def test_equal_seeds_as_a_turn_based_env():
     seed_test(lambda: parallel_to_aec(make()), num_cycles=50)
+
+
+@EACH
+def test_state_as_pettingzoo_wants_it(rules: CodecRules):
+    warnings.filterwarnings("ignore", "Environment's (min|max)imum state space value is -?infinity")
+    state_test(parallel_to_aec(make(rules)), make(rules))
+
+
+@EACH
+@pytest.mark.parametrize("everyone", [True, False])
+def test_the_state_is_what_all_agents_see_and_asking_changes_nothing(
+    rules: CodecRules, everyone: bool
+):
+    env = env_of(mixed_world(), MIXED_JOBS, everyone=everyone, rules=rules)
+    like, rng = make(rules), np.random.default_rng(0)
+    env.reset(seed=3)
+    observations, _ = like.reset(seed=3)
+    while True:
+        seen = [
+            spaces.flatten(env.observation_space(a), observations[a]) for a in env.possible_agents
+        ]
+        state = env.state()
+        np.testing.assert_array_equal(state.reshape(2, -1), seen)
+        assert env.state_space.contains(state)
+        assert env.state() is not state and np.array_equal(env.state(), state)
+        if not like.agents:
+            break
+        actions = {a: any_legal(rng, o) for a, o in observations.items()}
+        observations, rewards, *_ = like.step(actions)
+        assert env.step(actions)[1] == rewards
+
+
+def test_the_state_of_an_episode_that_has_not_begun_is_an_error():
+    env = make()
+    with pytest.raises(RuntimeError, match="before reset"):
+        env.state()
 
 
 def test_observations_lie_in_their_space():
