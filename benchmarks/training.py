@@ -32,7 +32,7 @@ from setup_run import compose_config, experiment_of
 
 from marl.env.layout import NEEDS, CodecRules
 from marl.env.world import DelayReward
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import PolicySpec, build_network
 from marl.policy.from_torch import net_of
 from marl.policy.network import NetLoop
 from marl.policy.pair_score import PairScorePolicy, stack
@@ -223,7 +223,7 @@ def bare(plan: Plan, ppo: PpoSpec, policy: PolicySpec) -> BarePpo:
         RllibSchedulingEnv(plan.env(), seed=copy, first_cut_frac=(copy + 0.5) / ppo.envs_per_runner)
         for copy in range(ppo.envs_per_runner)
     ]
-    return BarePpo(build_policy(policy, plan.layout.racks), ppo, envs)
+    return BarePpo(build_network(policy, plan.layout.racks), ppo, envs)
 
 
 def through_rllib(plan: Plan, config: dict[str, Any], *, runners: int = 0, gpus: int = 0) -> PPO:
@@ -242,7 +242,7 @@ def through_rllib(plan: Plan, config: dict[str, Any], *, runners: int = 0, gpus:
 
 def played(plan: Plan, policy: PolicySpec, prior: ScoreWeights, windows: int) -> float:
     """Agent turns a second of a network as training begins with it, whole windows, compiled."""
-    network = build_policy(policy, plan.layout.racks)
+    network = build_network(policy, plan.layout.racks)
     assert network.prior is not None
     network.prior.take(prior)
     with torch.no_grad():  # its last weights begin as zeros, and what adds nothing is not computed

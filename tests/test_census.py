@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_054,
+    "python_lines": 76_160,
     "python_files": 341,
     "arrows": 171,
     "arrows_in_sim": 37,

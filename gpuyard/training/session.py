@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
-from gpuyard.launch.build import build
+from gpuyard.launch.build import EACH, build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
@@ -41,7 +41,7 @@ from marl.policy.build import (
     reads_links,
     save_policy,
 )
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import Policy, networks_of
 from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import (
     add_checkpoint,
@@ -101,7 +101,7 @@ class Training:
         self.board: Logger | None = None
         self.began = time.monotonic()
 
-    def warm_start(self, progress: Progress) -> PairScorePolicy:
+    def warm_start(self, progress: Progress) -> Policy:
         """A network that imitates the teacher, or a fresh one."""
         spec: WarmStartSpec = build(self.config, "warm_start")
         policy = self.fresh_policy()
@@ -121,10 +121,11 @@ class Training:
         log.info("imitation ended: %s", note)
         return policy
 
-    def fresh_policy(self) -> PairScorePolicy:
+    def fresh_policy(self) -> Policy:
         """A network with weights drawn, its prior's as configured."""
         policy = build_policy(self.spec, self.plan.layout.racks)
-        if policy.prior is not None:
+        priors = [each.prior for each in networks_of(policy) if each.prior is not None]
+        if priors:
             weights = score_weights_of(self.config["policy"]["prior"], "policy.prior")
             if self.rules.suspends and weights.suspend is None:
                 raise ConfigError(
@@ -135,10 +136,11 @@ class Training:
                 raise ConfigError(
                     "policy.prior has weights of suspensions; add rules.suspends=true"
                 )
-            policy.prior.take(weights)
+            for prior in priors:
+                prior.take(weights)
         return policy
 
-    def validate(self, policy: PairScorePolicy) -> float:
+    def validate(self, policy: Policy) -> float:
         """Judge `policy` on validation windows; keep it if it is the best so far."""
         save_policy(self.folder / "latest", policy, self.spec, self.rules)
         jct_s = validation_jct_s(
@@ -173,7 +175,7 @@ class Training:
         note_setting(self.folder, self._setting)
         add_checkpoint(self.folder, trainer.iterations_done, trainer.save, keep=keep)
 
-    def first_policy(self, progress: Progress) -> PairScorePolicy:
+    def first_policy(self, progress: Progress) -> Policy:
         """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
         if self.resumed is not None:
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
@@ -310,6 +312,7 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
         critic=policy["critic"],
         suspends=config["rules"]["suspends"],
         datacenter=config["rules"]["datacenter"],
+        agents=config["agents"]["count"] if policy["networks"] == EACH else 0,
     )
 
 

@@ -22,7 +22,15 @@ from marl.env import SPEC, WEIGHTS, write_policy
 from marl.env.actions import KINDS
 from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
-from marl.policy.pair_score import PairScorePolicy, fill, others, searched
+from marl.policy.pair_score import (
+    PairScorePolicy,
+    Policy,
+    PolicyOfEach,
+    fill,
+    networks_of,
+    others,
+    searched,
+)
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.scoring.table import (
@@ -74,6 +82,7 @@ class PolicySpec:
     datacenter: bool = False  # it reads the GPUs of all partitions (`rules.datacenter`)
     critic: str = SHARED_CRITIC  # own: it judges by the own partition alone
     encoder_options: dict[str, Any] = field(default_factory=dict, hash=False)  # further parameters
+    agents: int = 0  # that have a network each; 0: any number share one
 
     def __post_init__(self) -> None:
         """Check the names."""
@@ -89,8 +98,8 @@ class PolicySpec:
         return reads_links(self.encoder)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain form, for files."""
-        return asdict(self)
+        """Plain form, for files; that of a shared network is as it was before there were others."""
+        return {key: value for key, value in asdict(self).items() if key != "agents" or value}
 
 
 def encoder_name(target: str) -> str:
@@ -131,7 +140,14 @@ def reads_links(name: str) -> bool:
     return name not in NO_LINKS and "edge_features" in parameters_of(name)
 
 
-def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
+def build_policy(spec: PolicySpec, num_racks: int) -> Policy:
+    """Fresh weights, of one network or of one an agent."""
+    if spec.agents:
+        return PolicyOfEach([build_network(spec, num_racks) for _ in range(spec.agents)])
+    return build_network(spec, num_racks)
+
+
+def build_network(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
     """A network with fresh weights."""
     sizes = {
         "gpu_features": len(OfGpu),
@@ -179,7 +195,7 @@ def policy_of(spec: PolicySpec, vector: FloatArray, fixed: FloatArray) -> PairSc
 @lru_cache(maxsize=2)
 def _blank(spec: PolicySpec) -> PairScorePolicy:
     """All weights are written before it plays; building it takes longer than that."""
-    return build_policy(spec, RACKS).eval()
+    return build_network(spec, RACKS).eval()
 
 
 Known = dict[type[Column], Sequence[str]]  # names of the columns of each group, in a file's order
@@ -189,7 +205,7 @@ class PolicyFileError(GpuYardError):
     """A policy folder is missing, truncated or foreign."""
 
 
-def save_policy(folder: Path, policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules) -> None:
+def save_policy(folder: Path, policy: Policy, spec: PolicySpec, rules: CodecRules) -> None:
     """Write weights, then sizes, actions and columns; each file appears whole or not at all."""
     described = {
         "format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules),
@@ -277,6 +293,7 @@ INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
     (r"suspend_for\.of_pair\.weight", (OfSuspension, OfPeer, None)),
 )
 CRITIC = "value.0.weight"
+WHOSE = r"(agents\.\d+\.)?"  # before the names of what is an agent's own
 
 
 class ColumnsError(ValueError):
@@ -294,7 +311,7 @@ def columns_of(file_names: Mapping[str, Sequence[str]] | None = None) -> Known:
     }  # fmt: skip
 
 
-def _fitted(weights: dict[str, Tensor], policy: PairScorePolicy, known: Known) -> dict[str, Tensor]:
+def _fitted(weights: dict[str, Tensor], policy: Policy, known: Known) -> dict[str, Tensor]:
     """Weights by the names of their columns; new columns count for nothing.
 
     Args:
@@ -308,11 +325,11 @@ def _fitted(weights: dict[str, Tensor], policy: PairScorePolicy, known: Known) -
     """
     fresh, today = policy.state_dict(), columns_of()
     critic: tuple[Group, ...] = (
-        (None, OfContext) if policy.own_critic else (None, OfContext, OfPeer)
+        (None, OfContext) if networks_of(policy)[0].own_critic else (None, OfContext, OfPeer)
     )
     for pattern, groups in (*INPUTS, (re.escape(CRITIC), critic)):
         for name in fresh.keys() & weights.keys():
-            if re.fullmatch(pattern, name):
+            if re.fullmatch(f"{WHOSE}({pattern})", name):
                 gone = fresh[name].shape[-1] - weights[name].shape[-1]
                 gone -= sum(len(today[each]) - len(known[each]) for each in groups if each in known)
                 for group in groups:
@@ -344,7 +361,7 @@ def _by_name(old: Tensor, groups: tuple[Group, ...], known: Known, fill: float) 
     return torch.cat(parts, -1)
 
 
-def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySpec, CodecRules]:
+def load_policy(folder: Path, num_racks: int) -> tuple[Policy, PolicySpec, CodecRules]:
     """The network in `folder`, for partitions of up to `num_racks` racks.
 
     One that was trained before a column was there plays on as it was.

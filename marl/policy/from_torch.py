@@ -13,7 +13,7 @@ from marl.env.layout import CodecRules, Layout
 from marl.policy.build import PolicySpec, encoder_class
 from marl.policy.linear_prior import LinearPrior, PriorLayer
 from marl.policy.network import Net
-from marl.policy.pair_score import JointScore, PairScorePolicy
+from marl.policy.pair_score import JointScore, PairScorePolicy, Policy, PolicyOfEach
 from marl.policy.parts import Joint, Norm, Prior, Two, Update
 from sim.arrays import FloatArray
 from sim.scoring.table import (
@@ -39,6 +39,8 @@ GROUPS = {
 
 def why_torch(spec: PolicySpec, rules: CodecRules) -> str:
     """Why a policy of these sizes and rules is not compiled; empty if it is."""
+    if spec.agents:
+        return "each agent has a network of its own"
     return _why_torch(encoder_class(spec.encoder), spec.rounds, rules.links)
 
 
@@ -49,8 +51,10 @@ def _why_torch(encoder: type[Encoder], rounds: int, links: bool) -> str:
     return "" if rounds == 1 else f"encoder.rounds is {rounds}; one is compiled"
 
 
-def net_of(policy: PairScorePolicy, layout: Layout) -> Net | None:
+def net_of(policy: Policy, layout: Layout) -> Net | None:
     """The network for observations of this layout; None: it is not compiled (`why_torch`)."""
+    if isinstance(policy, PolicyOfEach):
+        return None
     encoder = policy.encoder
     rounds = len(encoder.sweeps) if isinstance(encoder, HierarchicalEncoder) else 0
     if _why_torch(type(encoder), rounds, layout.edges > 0):

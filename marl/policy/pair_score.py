@@ -1,6 +1,6 @@
 """The pair-score policy: which waiting job, on which server, shared or not; forward; or wait."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -247,6 +247,68 @@ class PairScorePolicy(nn.Module):
             [self.encoder.hidden_dim, len(OfContext), len(OfPeer)], -1
         )
         return torch.cat([cluster, context[..., OWN_CONTEXT]], -1)
+
+
+class PolicyOfEach(nn.Module):
+    """A network for each agent: a turn is scored by the network of the agent whose turn it is.
+
+    That is the agent whose row of `peers` is marked as its own. No weight is shared, so each
+    network learns from its agent's turns alone, though batches hold those of all.
+
+    Shapes:
+        as `PairScorePolicy`; the last column of the state is the agent
+    """
+
+    def __init__(self, networks: Sequence[PairScorePolicy]) -> None:
+        """Network m is of agent m."""
+        super().__init__()
+        self.networks = list(networks)
+        self.agents = nn.ModuleList(self.networks)
+
+    def forward(self, observation: dict[str, Tensor]) -> Scores:
+        """Masked logits and the state."""
+        who = _who(observation)
+        logits, state = self._each(who, lambda network, rows: network(_rows(observation, rows)))
+        return Scores(logits, torch.cat([state, who.unsqueeze(-1)], -1))
+
+    def encode(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """State (B, state_dim) and server embeddings (B, S, H)."""
+        who = _who(observation)
+        state, servers = self._each(who, lambda one, rows: one.encode(_rows(observation, rows)))
+        return torch.cat([state, who.unsqueeze(-1)], -1), servers
+
+    def values(self, state: Tensor) -> Tensor:
+        """(B,) the judgement of each agent's own critic."""
+        who = state[:, -1]
+        (value,) = self._each(who, lambda one, rows: (one.values(state[rows, :-1]),))
+        return value
+
+    def _each(
+        self, who: Tensor, judge: Callable[[PairScorePolicy, Tensor], tuple[Tensor, ...]]
+    ) -> list[Tensor]:
+        """What `judge` says of each network's rows, in the order of `who` (B,)."""
+        rows = [torch.nonzero(who == m).squeeze(-1) for m in range(len(self.networks))]
+        shares = zip(self.networks, rows, strict=True)
+        judged = [judge(network, own) for network, own in shares if len(own) > 0]
+        order = torch.cat(rows).argsort()
+        return [torch.cat(parts)[order] for parts in zip(*judged, strict=True)]
+
+
+def _who(observation: dict[str, Tensor]) -> Tensor:
+    """(B,) the agents that see B observations."""
+    return observation["peers"][..., OfPeer.OWN].argmax(-1)
+
+
+def _rows(observation: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    return {key: value[rows] for key, value in observation.items()}
+
+
+Policy = PairScorePolicy | PolicyOfEach
+
+
+def networks_of(policy: Policy) -> list[PairScorePolicy]:
+    """One that all agents share, or one an agent."""
+    return policy.networks if isinstance(policy, PolicyOfEach) else [policy]
 
 
 def _links(observation: dict[str, Tensor], num_gpus: int) -> Links | None:

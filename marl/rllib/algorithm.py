@@ -1,4 +1,4 @@
-"""Multi-agent PPO with one shared policy, and its environment, on RLlib's new API stack."""
+"""Multi-agent PPO on RLlib's new API stack, with one policy for all agents or one each."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -213,13 +213,18 @@ def _knobs(ppo: PpoSpec, learners: int) -> dict[str, Any]:
     }
 
 
-def _learners(ppo: PpoSpec, ray: RaySpec | None) -> int:
+def _learners(ppo: PpoSpec, policy: PolicySpec, ray: RaySpec | None) -> int:
     """How many share each batch."""
     learners = 1 if ray is None else max(1, ray.num_learners)
     if learners > 1 and not ppo.array_runner:
         raise RayError(
             f"ray.num_learners is {learners} with algo.array_runner=false: RLlib cannot divide its "
             "own batches of agents that act at different times; set algo.array_runner=true"
+        )
+    if learners > 1 and policy.agents:
+        raise RayError(
+            f"ray.num_learners is {learners} with policy.networks=each: a learner may get no turn "
+            "of an agent, for whose network the others would wait; set ray.num_learners=1"
         )
     return learners
 
@@ -259,7 +264,8 @@ def build_ppo(
     `ray` says what its processes may use and how lost ones are replaced; None leaves it to RLlib.
 
     Raises:
-        RayError: several learners are to share what RLlib's own runner samples.
+        RayError: several learners are to share what RLlib's own runner samples, or what networks
+            of single agents learn from.
     """
     register_env(ENV_NAME, _creator(make_env, ppo, seed, behind))
     model = {"spec": policy.as_dict(), "num_racks": num_racks, "weights": weights}
@@ -282,7 +288,7 @@ def build_ppo(
         # RLlib would look at every gradient twice and make those zero that are not finite; the
         # trainer ends such a training instead, after its last checkpoint.
         .framework(torch_skip_nan_gradients=True)
-        .training(**_knobs(ppo, _learners(ppo, ray)))
+        .training(**_knobs(ppo, _learners(ppo, policy, ray)))
         .debugging(seed=seed, log_level="ERROR")
     )
     algorithm: PPO = built(config if ray is None else placed(config, ray))

@@ -42,7 +42,7 @@ def built(config: Any) -> Any:
 
 
 ENV_NAME = "gpuyard"
-SHARED = "shared"  # the one policy of all agents
+SHARED = "shared"  # the one module: the policy of all agents, or those of each
 WHOLE_RETURN = "whole_episode_return"
 RETURN_WINDOW = 16  # episodes
 

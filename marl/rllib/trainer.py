@@ -16,7 +16,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO
 from torch import Tensor
 
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import Policy
 from marl.rllib.checkpoint import Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
 from marl.topdrl.codec import TopDrlError
@@ -148,12 +148,12 @@ class Trainer:
             number = self.iterations_done + 1
             raise self._stopped(f"{when} iteration {number}: the largest weight is {largest:.3g}")
 
-    def policy(self) -> PairScorePolicy:
+    def policy(self) -> Policy:
         """The network as it stands."""
-        network: PairScorePolicy = self._algorithm.get_module(SHARED).policy
+        network: Policy = self._algorithm.get_module(SHARED).policy
         return network
 
-    def averaged_policy(self) -> PairScorePolicy:
+    def averaged_policy(self) -> Policy:
         """The network with its weights averaged over iterations, which wanders less."""
         network = copy.deepcopy(self.policy())
         network.load_state_dict(self._average)

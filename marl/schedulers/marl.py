@@ -13,7 +13,7 @@ from marl.policy import policy_folder
 from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec
 from marl.policy.from_torch import net_of, why_torch
 from marl.policy.network import Net, NetLoop, choose, link, take_turn
-from marl.policy.pair_score import PairScorePolicy, best_action, stack
+from marl.policy.pair_score import Policy, best_action, stack
 from marl.training.plan import play_greedily
 from sim.decision import Decision
 from sim.kernel.layout import State
@@ -31,13 +31,13 @@ class _Fitted:
 
     topology: Topology
     partitions: bytes  # of its servers
-    policy: PairScorePolicy
+    policy: Policy
     net: Net | None  # the same, compiled; None: torch decides
     rounds: Rounds  # of the run
 
 
 class MarlScheduler:
-    """One shared policy, one agent a partition; acts greedily on its scores.
+    """One agent a partition, one policy or one each; acts greedily on its scores.
 
     Source: Zhao & Wu, "Large-Scale Machine Learning Cluster Scheduling via Multi-Agent Graph
     Reinforcement Learning" (IEEE TNSM 2021/22), rebuilt in its spirit: several schedulers own a
@@ -167,9 +167,15 @@ class MarlScheduler:
             kept = self._fitted = _Fitted(view.topology, partitions, policy, net, rounds)
         return kept
 
-    def _loaded(self, view: ClusterView) -> tuple[PairScorePolicy, CodecRules]:
+    def _loaded(self, view: ClusterView) -> tuple[Policy, CodecRules]:
         torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
         spec, rules = read_spec(self._folder)
+        if spec.agents not in {0, view.num_partitions}:
+            raise PolicyFileError(
+                f"{self._folder}: has a network for each of {spec.agents} agents, and here are "
+                f"{view.num_partitions}; use agents.count={spec.agents}, or a policy that was "
+                "trained with policy.networks=null, which any number share"
+            )
         racks = _layout(view, rules).racks
         if not self._untrained:
             return load_policy(self._folder, racks)[0], rules

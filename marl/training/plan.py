@@ -21,7 +21,7 @@ from marl.env.turns import SideBySide, Turns
 from marl.env.world import Reward, World, discounted
 from marl.policy.from_torch import net_of
 from marl.policy.network import Net, NetLoop, choose, link
-from marl.policy.pair_score import PairScorePolicy, best_action, stack
+from marl.policy.pair_score import PairScorePolicy, Policy, best_action, stack
 from marl.training.spec import WarmStartSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
@@ -79,7 +79,7 @@ class Plan:
 
 
 def play_greedily(
-    policy: PairScorePolicy, simulators: Sequence[Simulator], rules: CodecRules, *, name: str
+    policy: Policy, simulators: Sequence[Simulator], rules: CodecRules, *, name: str
 ) -> list[Run]:
     """Play fresh `simulators` of one cluster to their ends, as `scheduler=marl` decides.
 
@@ -107,7 +107,7 @@ def _played(simulator: Simulator, layout: Layout, rules: CodecRules, net: Net, n
 
 
 def validation_jct_s(
-    policy: PairScorePolicy, world: World, rules: CodecRules, windows: Windows, count: int
+    policy: Policy, world: World, rules: CodecRules, windows: Windows, count: int
 ) -> float:
     """Geometric mean over `count` windows of the reported mean JCT, acting greedily."""
     simulators = [world.simulator(windows(index)) for index in range(count)]
@@ -176,7 +176,7 @@ class Lessons:
 Teacher = Callable[[Observation], int]
 
 
-def greedy(policy: PairScorePolicy) -> Teacher:
+def greedy(policy: Policy) -> Teacher:
     """The network as its own teacher."""
 
     def act(observation: Observation) -> int:
@@ -227,7 +227,7 @@ def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> tuple[list[Tra
 
 
 def imitate(
-    policy: PairScorePolicy, lessons: Lessons, spec: WarmStartSpec, seed: int
+    policy: Policy, lessons: Lessons, spec: WarmStartSpec, seed: int
 ) -> Iterator[tuple[float, float]]:
     """Fit `policy` in place; yields (loss, agreement with the teacher) after each epoch."""
     generator = torch.Generator().manual_seed(seed)

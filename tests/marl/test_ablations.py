@@ -150,7 +150,13 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
     sizes = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1}
     config = {
         "encoder": {"_target_": target, **sizes, "gain": 2.5},
-        "policy": {"head_dim": 8, "prior_scale": 0.0, "critic": "shared", "prior": {}},
+        "policy": {
+            "head_dim": 8,
+            "prior_scale": 0.0,
+            "critic": "shared",
+            "prior": {},
+            "networks": None,
+        },
         "rules": {"suspends": False, "datacenter": False},
     }
     spec = policy_spec(config)

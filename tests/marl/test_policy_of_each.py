@@ -1,0 +1,172 @@
+"""A network for each agent: who is scored by which, what each learns from, files and plays."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gpuyard.launch.build import check_training
+from gpuyard.launch.errors import ConfigError
+from gpuyard.training.network import network_in
+from gpuyard.training.session import Training
+from marl.policy.build import PolicyFileError, build_policy, load_policy, save_policy
+from marl.policy.pair_score import PolicyOfEach, networks_of, stack
+from marl.training.plan import play_greedily
+from marl.training.spec import RayError
+from sim.scoring.table import OfPeer
+from tests.marl.test_deployment import deployed
+from tests.marl.test_rllib import PPO, arguments
+from tests.marl.test_session import launched
+from tests.marl.trainings import local_ray
+from tests.marl.worlds import (
+    MIXED_JOBS,
+    RULES,
+    SMALL,
+    any_legal,
+    env_of,
+    events,
+    loud_policy,
+    mixed_world,
+)
+
+EACH = replace(SMALL, agents=2)
+
+
+def seen_by_both() -> dict[str, torch.Tensor]:
+    """Observations of the two agents, in no order."""
+    env, rng = env_of(mixed_world(), MIXED_JOBS, everyone=True), np.random.default_rng(0)
+    observations, _ = env.reset(seed=3)
+    found = []
+    for _ in range(20):
+        found += list(observations.values())
+        observations, *_ = env.step({a: any_legal(rng, o) for a, o in observations.items()})
+    return stack([found[at] for at in rng.permutation(len(found))])
+
+
+def whose(observations: dict[str, torch.Tensor]) -> torch.Tensor:
+    return observations["peers"][..., OfPeer.OWN].argmax(-1)
+
+
+def test_every_row_is_scored_and_judged_by_the_network_of_its_agent():
+    policy, seen = loud_policy(EACH, 0), seen_by_both()
+    scores, who = policy(seen), whose(seen)
+    values = policy.values(policy.encode(seen)[0])
+    assert set(who.tolist()) == {0, 1}
+    for m, network in enumerate(networks_of(policy)):
+        own = network({key: value[who == m] for key, value in seen.items()})
+        torch.testing.assert_close(scores.logits[who == m], own.logits)
+        torch.testing.assert_close(values[who == m], network.values(own.state))
+        torch.testing.assert_close(policy.values(scores.state)[who == m], values[who == m])
+
+
+def test_an_agent_learns_from_its_own_turns_alone():
+    policy, seen = loud_policy(EACH, 0), seen_by_both()
+    scores = policy(seen)
+    (
+        scores.logits[whose(seen) == 1, -1].sum()
+        + policy.values(scores.state)[whose(seen) == 1].sum()
+    ).backward()
+    first, second = ([each.grad for each in network.parameters()] for network in policy.networks)
+    assert all(grad is None or not grad.any() for grad in first)
+    assert any(grad is not None and grad.any() for grad in second)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("array_runner", [True, False])
+def test_ppo_trains_both_and_goes_on_from_a_checkpoint(
+    trainer_of: Callable[..., Any], tmp_path: Path, array_runner: bool
+):
+    given = arguments(policy=EACH, ppo=replace(PPO, array_runner=array_runner))
+    first = trainer_of(**given)
+    begun = [dict(network.state_dict()) for network in networks_of(first.averaged_policy())]
+    first.iterate()
+    first.save(tmp_path / "checkpoint")
+    kept = first.policy().state_dict()
+    moved = [network.state_dict() for network in networks_of(first.policy())]
+    for before, after in zip(begun, moved, strict=True):
+        assert not torch.equal(before["query.0.weight"], after["query.0.weight"])
+    assert not torch.equal(moved[0]["query.0.weight"], moved[1]["query.0.weight"])
+    second = trainer_of(**arguments(policy=EACH, seed=9, ppo=given["ppo"]))
+    second.restore(tmp_path / "checkpoint")
+    assert all(torch.equal(kept[key], found) for key, found in second.policy().state_dict().items())
+    assert second.iterate().number == 2
+    with pytest.raises(Exception, match="made by another training"):
+        trainer_of(**arguments(policy=replace(SMALL, agents=3))).restore(tmp_path / "checkpoint")
+
+
+@pytest.mark.ray
+def test_several_learners_are_refused(trainer_of: Callable[..., Any]):
+    with pytest.raises(RayError, match=r"num_learners is 2 with policy\.networks=each"):
+        trainer_of(**arguments(policy=EACH, ray=replace(local_ray(), num_learners=2)))
+
+
+def of_both(folder: Path, *seeds: int) -> Path:
+    save_policy(folder, PolicyOfEach([loud_policy(SMALL, seed) for seed in seeds]), EACH, RULES)
+    return folder
+
+
+def test_two_equal_networks_play_as_one_that_is_shared_and_others_do_not(tmp_path: Path):
+    save_policy(tmp_path / "shared", loud_policy(SMALL, 0), SMALL, RULES)
+    runs = [
+        deployed(tmp_path / "shared", 1),
+        deployed(of_both(tmp_path / "equal", 0, 0), 1),
+        deployed(of_both(tmp_path / "first", 0, 5), 1),
+        deployed(of_both(tmp_path / "second", 5, 0), 1),
+    ]
+    assert events(runs[0]) == events(runs[1])
+    assert len({events(run) for run in runs}) == 3
+
+
+def test_validation_plays_as_the_scheduler(tmp_path: Path):
+    policy = load_policy(of_both(tmp_path, 0, 5), 2)[0]
+    simulator = mixed_world().simulator(MIXED_JOBS(1))
+    (run,) = play_greedily(policy, [simulator], RULES, name="marl")
+    assert events(run) == events(deployed(tmp_path, 1))
+
+
+def test_a_world_of_another_number_of_agents_is_refused(tmp_path: Path):
+    of_both(tmp_path, 0, 5)
+    for untrained in (False, True):
+        with pytest.raises(PolicyFileError, match="for each of 2 agents, and here are 4"):
+            deployed(tmp_path, 1, partitions=4, untrained=untrained)
+
+
+def test_weights_of_each_find_their_columns_by_name(tmp_path: Path):
+    for folder, spec in ((tmp_path / "shared", SMALL), (tmp_path / "each", EACH)):
+        save_policy(folder, loud_policy(spec, 0), spec, RULES)
+        content = json.loads((folder / "policy.json").read_text())
+        content["columns"]["OfGpu"].reverse()
+        (folder / "policy.json").write_text(json.dumps(content))
+        written = loud_policy(spec, 0)
+        for was, network in zip(
+            networks_of(written), networks_of(load_policy(folder, 2)[0]), strict=True
+        ):
+            found = network.encoder.gpu.weight
+            assert torch.equal(found, was.encoder.gpu.weight.flip(-1))
+
+
+def test_learning_by_playing_begins_with_no_such_policy(tmp_path: Path):
+    with pytest.raises(PolicyFileError, match="has a network an agent"):
+        network_in(of_both(tmp_path, 0, 5))
+
+
+def test_the_file_of_a_shared_network_is_as_it_was(tmp_path: Path):
+    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
+    assert "agents" not in json.loads((tmp_path / "policy.json").read_text())["policy"]
+
+
+@pytest.mark.ray
+def test_a_training_has_a_network_for_each_of_its_agents_if_told_so(tmp_path: Path):
+    training = Training(launched(tmp_path, "policy.networks=each", "agents.count=3"))
+    networks = networks_of(training.fresh_policy())
+    assert (training.spec.agents, len(networks)) == (3, 3)
+    priors = [network.prior.state_dict() for network in networks]
+    assert all(torch.equal(priors[0][key], each[key]) for each in priors for key in each)
+    assert len(networks_of(Training(launched(tmp_path / "shared")).fresh_policy())) == 1
+    with pytest.raises(ConfigError, match=r"policy\.networks is 'mine'; it must be null or each"):
+        check_training(launched(tmp_path / "mine", "policy.networks=mine").config)
