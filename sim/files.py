@@ -295,7 +295,7 @@ def run_names(labels: Sequence[Labels]) -> list[str]:
     return [_name(run, len(counts[run.scheduler]) > 1) for run in labels]
 
 
-def windows_told(name: str, windows: int, most: int) -> str:
+def with_windows(name: str, windows: int, most: int) -> str:
     """A name, and on how many windows it stands where others have more."""
     return name if windows == most else f"{name} ({windows} of {most} windows)"
 

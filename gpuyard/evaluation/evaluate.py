@@ -31,7 +31,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from sim.arrays import FloatArray
-from sim.files import FIRST_ROLES, run_names, windows_told, write_atomically
+from sim.files import FIRST_ROLES, run_names, with_windows, write_atomically
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import jct_cdf, utilisation_queue
 from sim.report.headline import FILES as HEADLINE_FILES
@@ -215,7 +215,7 @@ def _ranked(outcomes: Sequence[Outcome]) -> Ranked:
         return -len(found[name]), float(np.nan_to_num(mean_s, nan=np.inf)), name
 
     return {
-        windows_told(name, len(found[name]), most): found[name] for name in sorted(found, key=place)
+        with_windows(name, len(found[name]), most): found[name] for name in sorted(found, key=place)
     }
 
 

@@ -203,7 +203,7 @@ def windows_played(asked: int, setting: str, part: str) -> int:
     for note in (stretches.shortened(), stretches.left_over()):
         if note is not None:
             log.warning("%s", note)
-    log.info("%s; %d are played", stretches.told(), played)
+    log.info("%s; %d are played", stretches.words(), played)
     return played
 
 

@@ -25,7 +25,7 @@ from gpuyard.pages.sections import (
     use_figure,
 )
 from sim.arrays import FloatArray
-from sim.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv, windows_told
+from sim.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv, with_windows
 from sim.report.comparison_report import (
     LinePoint,
     Sweep,
@@ -161,7 +161,7 @@ def _curve_figures(folder: Path) -> list[Figure]:
     settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     for at, setting in enumerate(settings[:MOST_FIGURES]):
         most = max(each["windows"] for each in setting["curves"])
-        curves = {windows_told(each["name"], each["windows"], most): each
+        curves = {with_windows(each["name"], each["windows"], most): each
                   for each in setting["curves"]}  # fmt: skip
         look = looks(list(curves))
         lines = {

@@ -321,7 +321,7 @@ class Stretches:
         mine = dealt(size[units], self.thin, rng) == window // self.count
         return np.flatnonzero(np.isin(unit, units[mine]))
 
-    def told(self) -> str:
+    def words(self) -> str:
         """The cut in words."""
         many = "1 stretch" if self.count == 1 else f"{self.count} stretches"
         return f"part '{self.part}': {many} of {self.thin} windows of {self.num_jobs} jobs"
