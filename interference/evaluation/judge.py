@@ -116,9 +116,6 @@ def choice_score(held: pd.DataFrame) -> tuple[float, float]:
     return float(np.mean(chosen)), float(np.mean(blind))
 
 
-MEASURES = ("mae", "mape", "r2", "rank", "covered", "width", "choice", "choice_blind", "rows")
-
-
 def measures(held: pd.DataFrame) -> dict[str, float]:
     """Of all rows together; NaN where a measure says nothing.
 
