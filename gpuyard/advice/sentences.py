@@ -11,7 +11,7 @@ from sim.files import unit_for
 
 FIRST_COME = "fifo"
 MOST_NAMES = 3
-SAME, LEAST_CHANGE = "as much", 5e-4
+SAME = "as much"
 CLAUSES = {  # information -> what its scheduler is told, as a clause
     "none": "is told nothing of durations",
     "limit": "is told users' time limits",
@@ -113,16 +113,12 @@ def _preemption(
         return f"With preemption take {who}: {has}, for {price}."
     than = compared(best, still[0], aim, confidence)
     if alike(best.draws[aim], still[0].draws[aim], confidence):
-        return (
-            f"Preemption would add nothing that these jobs can tell: the best that preempts, "
-            f"{who}, has {has}, {than}, for {price}."
-        )
-    if ranked([best, still[0]], aim)[0] is best:
-        return f"Preemption would add this: {who}, has {has}, {than}, for {price}."
-    return (
-        f"Preemption would add nothing: the best that preempts, {who}, has {has}, {than}, for "
-        f"{price}."
-    )
+        begin = "nothing that these jobs can tell: the best that preempts,"
+    elif ranked([best, still[0]], aim)[0] is best:
+        begin = "this:"
+    else:
+        begin = "nothing: the best that preempts,"
+    return f"Preemption would add {begin} {who}, has {has}, {than}, for {price}."
 
 
 def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
@@ -188,7 +184,7 @@ def of_learned(
 def compared(one: Played, other: Played, aim: str, confidence: float) -> str:
     """`change` in a sentence about `one`."""
     found = change(one, other, aim, confidence)
-    return f"{found} {'as' if found == SAME else 'than'} {other.name}"
+    return f"{found} {'as' if found.startswith(SAME) else 'than'} {other.name}"
 
 
 def change(one: Played, other: Played, aim: str, confidence: float) -> str:
@@ -198,19 +194,25 @@ def change(one: Played, other: Played, aim: str, confidence: float) -> str:
         difference = float(one.draws[aim][0] - other.draws[aim][0])
         word = "less" if difference < 0 else "more"
         return f"{value_text(abs(difference), aim)} {word}" if difference else SAME
-    low, high = interval_of(ratio, confidence)
-    less = ratio[0] < 1
-    word, sign = ("less", -1.0) if less else ("more", 1.0)
-    ends = sorted(sign * 100.0 * (end - 1.0) for end in (low, high))
-    if np.allclose(ratio[np.isfinite(ratio)], 1.0, atol=LEAST_CHANGE):
-        return SAME
-    size = f"{_percent(sign * 100.0 * (float(ratio[0]) - 1.0))} {word}"
-    return size if np.isnan(ends).any() else f"{size} [{_percent(ends[0])} to {_percent(ends[1])}]"
+    percent = 100.0 * (ratio - 1.0)
+    ends = interval_of(percent, confidence)
+    size, *far = map(_changed, (float(percent[0]), *ends))
+    if np.isnan(ends).any() or {size, *far} == {SAME}:
+        return size
+    if ends[0] * ends[1] <= 0:
+        return f"{size} [{far[0]} to {far[1]}: not clear of zero]"
+    low, high = sorted(map(abs, ends))
+    return f"{size} [{_percent(low)} to {_percent(high)}]"
 
 
-def _percent(value: float) -> str:
-    """Without the sign of a 0."""
-    return f"{round(value) + 0}%"
+def _changed(percent: float) -> str:
+    told = _percent(abs(percent))
+    return SAME if told == _percent(0.0) else f"{told} {'less' if percent < 0 else 'more'}"
+
+
+def _percent(size: float) -> str:
+    """With a digit more below 1."""
+    return f"{size:.{1 if size < 1 else 0}f}".removesuffix(".0") + "%"
 
 
 def spread(row: Played, aim: str, confidence: float) -> str:

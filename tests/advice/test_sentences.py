@@ -8,7 +8,7 @@ import pytest
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import advice_of, table_of, write_advice
 from gpuyard.advice.playing import WHAT_HAPPENED, Played
-from gpuyard.advice.sentences import sentences
+from gpuyard.advice.sentences import compared, sentences
 from gpuyard.launch.errors import ConfigError
 
 HOUR_S = 3600.0
@@ -89,6 +89,20 @@ def test_preemption_that_costs_or_cannot_be_told_says_so():
     assert words.startswith("Preemption would add nothing that these jobs can tell")
     same = [row("fifo", 3.0), row("drf", 3.0)]
     assert "as much as fifo; not told apart from it: fifo." in sentences(same, "jct_mean_s", 0.9)[0]
+
+
+def test_a_difference_says_whether_it_is_clear_of_zero():
+    plain = row("fifo", 10.0)
+    for hours, own, said in (
+        (10.0, 0.0, "as much as fifo"),
+        (9.9997, 0.0, "as much as fifo"),
+        (9.97, 0.0, "0.3% less [0.3% to 0.3%] than fifo"),
+        (8.0, 0.0, "20% less [20% to 20%] than fifo"),
+        (9.0, 0.2, "10% less [30% less to 10% more: not clear of zero] than fifo"),
+        (10.0, 0.2, "as much [22% less to 22% more: not clear of zero] as fifo"),
+    ):
+        told = compared(row("las", hours, own=own), plain, "jct_mean_s", 0.95)
+        assert told == said
 
 
 def test_an_aim_of_which_nothing_can_be_lost_is_told_in_differences():
