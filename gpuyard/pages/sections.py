@@ -14,6 +14,7 @@ from gpuyard.pages.page import Cell, Figure, Table, label, numbers
 from sim.arrays import FloatArray
 from sim.files import axis_unit_for, time_text, unit_for
 from sim.report.figure_studies import LearningCurve
+from sim.report.figures import SHORTEST_S, TICKS_S
 from sim.report.standings import Setting
 from sim.report.table_text import table_text
 from sim.report.timeline import Timeline
@@ -151,11 +152,6 @@ ROLE_COLOURS = {
     "linear_score": COLOURS[3], "global_queue": COLOURS[5], "reference": COLOURS[7],
     "ablation": COLOURS[4],
 }  # fmt: skip
-TICKS_S = {
-    1.0: "1 s", 10.0: "10 s", 60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36_000.0: "10 h",
-    4 * 86_400.0: "4 d", 40 * 86_400.0: "40 d",
-}  # fmt: skip
-SHORTEST_S = 1.0  # left end of the axis of completion times
 MOST_POINTS = 400  # of one curve
 MOST_CURVES = 24
 NAME_LENGTH = 34  # longer names are cut on an axis; the hover text has all of it
@@ -315,7 +311,7 @@ def playing_figure(curve: Sequence[tuple[int, float]], *, source: str = "") -> F
         "yaxis": {"type": "log", "title": {"text": "mean JCT over the reference's (log scale)"}},
         "showlegend": False,
     }
-    note = "On validation windows, which are not learned from; 1 is the tuned score."
+    note = "On validation windows, which are not learned from; 1 is the reference."
     return Figure("Learning curve", data, layout, f"{note} {source}".strip())
 
 

@@ -33,12 +33,11 @@ from sim.report.timeline import Timeline
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
 
 
 # Okabe and Ito, "Color universal design", 2008; without yellow, which white paper swallows.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STROKES = ("-", "--", ":", "-.")
+STROKES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)))
 GREY = "#8A8A8A"
 DOTS_PER_INCH = 150
 USE_MAP = "Blues"  # matplotlib's colour map for shares: white is idle
@@ -97,7 +96,7 @@ def looks(lines: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
 
 
 def line_look(place: int) -> dict[str, Any]:
-    """Colour and stroke of the line at this place; no two of the first 28 are alike."""
+    """Colour and stroke of the line at this place; no two of the first 42 are alike."""
     return {
         "color": COLOURS[place % len(COLOURS)],
         "linestyle": STROKES[place // len(COLOURS) % len(STROKES)],
@@ -154,18 +153,14 @@ def jct_bars(settings: Sequence[Setting], *, path: Path, confidence: float) -> N
     roles = {s.role for setting in settings for s in setting.standings}
     shown = [role for role in ROLE_COLOURS if role in roles]
     if len(shown) > 1:
-        handles = [_patch(role) for role in shown]
+        from matplotlib.patches import Patch
+
+        handles = [Patch(color=ROLE_COLOURS[r], label=r.replace("_", " ")) for r in shown]
         figure.legend(
             handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9,
             frameon=False,
         )  # fmt: skip
     save_png(figure, path)
-
-
-def _patch(role: str) -> Patch:
-    from matplotlib.patches import Patch
-
-    return Patch(color=ROLE_COLOURS[role], label=role.replace("_", " "))
 
 
 def _draw(axes: Axes, setting: Setting, confidence: float, colours: Mapping[Run, str]) -> None:
@@ -223,19 +218,14 @@ def _bar(axes: Axes, place: int, standing: Standing, unit: TimeUnit, colour: str
     )  # fmt: skip
 
 
-_SHORTEST_S = 1.0  # a logarithmic axis has no 0; shorter jobs are drawn here
+SHORTEST_S = 1.0  # a logarithmic axis has no 0; shorter jobs are drawn here
 _MOST_INSIDE = 8  # a longer legend would cover the curves
 _LONG_NAME = 26  # two longer ones do not stand side by side
-_TICKS_S = {
-    1.0: "1 s",
-    10.0: "10 s",
-    MINUTES.length_s: "1 min",
-    10 * MINUTES.length_s: "10 min",
-    HOURS.length_s: "1 h",
-    10 * HOURS.length_s: "10 h",
-    4 * DAYS.length_s: "4 d",
+TICKS_S = {
+    1.0: "1 s", 10.0: "10 s", MINUTES.length_s: "1 min", 10 * MINUTES.length_s: "10 min",
+    HOURS.length_s: "1 h", 10 * HOURS.length_s: "10 h", 4 * DAYS.length_s: "4 d",
     40 * DAYS.length_s: "40 d",
-}
+}  # fmt: skip
 
 
 def jct_cdf(
@@ -260,23 +250,24 @@ def jct_cdf(
     axes = figure.subplots()
     known = {} if runs is None else looks(runs)
     for place, name in enumerate(sorted(jct_s, key=lambda name: float(np.mean(jct_s[name])))):
-        times = np.sort(np.maximum(jct_s[name], _SHORTEST_S))
+        times = np.sort(np.maximum(jct_s[name], SHORTEST_S))
         share = np.arange(1, len(times) + 1) / len(times)
         label = f"{name}  (mean {time_text(float(np.mean(jct_s[name])))})"
         axes.step(times, share, where="post", label=label, **known.get(name, line_look(place)))
     _dress(axes, max(float(times.max()) for times in jct_s.values()))
+    text: dict[str, Any] = {"fontsize": 8.5, "handlelength": 4.0}  # strokes tell lines apart
     if below:
-        figure.legend(loc="outside lower center", ncols=columns, fontsize=8.5, frameon=False)
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, **text)
     else:
-        axes.legend(fontsize=8.5, loc="best", frameon=True, framealpha=0.9, edgecolor="none")
+        axes.legend(loc="best", framealpha=0.9, edgecolor="none", **text)
     save_png(figure, path)
 
 
 def _dress(axes: Axes, longest_s: float) -> None:
     axes.set_xscale("log")
-    axes.set_xticks(list(_TICKS_S), list(_TICKS_S.values()))
+    axes.set_xticks(list(TICKS_S), list(TICKS_S.values()))
     axes.set_xticks([], minor=True)
-    axes.set_xlim(_SHORTEST_S, max(longest_s, 10 * _SHORTEST_S) * 1.1)
+    axes.set_xlim(SHORTEST_S, max(longest_s, 10 * SHORTEST_S) * 1.1)
     axes.set_ylim(0, 1.01)
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     axes.set_xlabel("job completion time (log scale)")

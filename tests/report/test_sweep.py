@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpuyard.evaluation.compare import MOST_CURVES
+from gpuyard.pages.sections import MOST_CURVES as MOST_ON_PAGE
+from gpuyard.pages.sections import looks as page_looks
 from sim.report.comparison_report import sweep_markdown, sweep_of, write_comparison
 from sim.report.figures import colours_of, looks
 from sim.report.standings import standings
@@ -74,3 +77,10 @@ def test_a_scheduler_has_one_colour_in_all_figures():
         name: colour for (name, _), colour in colours.items()
     }
     assert len({line["linestyle"] for name, line in lines.items() if name[0] != "m"}) == 3
+
+
+def test_no_two_lines_look_alike():
+    found = looks({f"{at:02}": (f"{at:02}", "composite") for at in range(MOST_CURVES)}).values()
+    assert len({tuple(look.values()) for look in found}) == MOST_CURVES
+    found = page_looks([f"{at}" for at in range(MOST_ON_PAGE)]).values()
+    assert len({tuple(look.values()) for look in found}) == MOST_ON_PAGE
