@@ -54,8 +54,8 @@ def _in_words(run: Run) -> str:
 
 def _gpus(axes: Axes, run: Run) -> None:
     bars = tenancy_of(run, np.arange(run.topology.num_gpus), SHOWN_S)
-    draw_bars(axes, bars, SHOWN_S, SHOWN_S[0], MINUTES)
     axes.set_ylim(run.topology.num_gpus, 0)
+    draw_bars(axes, bars, SHOWN_S, SHOWN_S[0], MINUTES)
     axes.set_yticks([])
 
 

@@ -42,7 +42,7 @@ MOST_GPUS = 128  # rows that can be told apart
 MOST_JOBS = 200  # in the whole run; more are shown for a part of the time only
 MOST_BARS = 600  # attempts in that part
 USE_ROWS, USE_BINS = 160, 400  # of the use of all servers
-LABELLED_FRAC = 0.035  # of the axis: shorter bars carry no number
+LABEL_POINTS = (22.0, 4.2)  # smaller blocks, in width or height, carry no number
 
 
 def gantt(run: Run, *, path: Path) -> None:
@@ -67,8 +67,8 @@ def gantt(run: Run, *, path: Path) -> None:
     panels = figure.subplots(len(ratios), 1, height_ratios=ratios, squeeze=False)[:, 0]
     unit = axis_unit_for(end_s - start_s)
     _draw_down(panels[0], run, gpus, unit)
-    draw_bars(panels[0], bars, (low_s, high_s), start_s, unit)
     _draw_servers(panels[0], run, servers)
+    draw_bars(panels[0], bars, (low_s, high_s), start_s, unit)
     some = len(servers) < run.topology.num_servers
     shown = f", {len(servers)} of {run.topology.num_servers} servers" if some else ""
     heading(panels[0], f"GPUs under {run.scheduler}{shown} (numbers: rows of jobs.parquet)")
@@ -136,7 +136,7 @@ def draw_bars(
 ) -> None:
     """Draw tenants as bars: a row a GPU from 0, split where it is shared, a colour a job.
 
-    `shown_s` is the (first, last) time, `origin_s` the one that is 0 on the axis.
+    `shown_s` is (first, last) and `origin_s` 0 on its axis; the limits of the other are set before.
     """
     from matplotlib.collections import PolyCollection
 
@@ -162,29 +162,22 @@ def _number(
     top: FloatArray,
     height: FloatArray,
 ) -> None:
-    """Write the number of a job once into the middle of each block of its bars."""
-    low, high = axes.get_xlim()
-    wide = np.flatnonzero(right - left > LABELLED_FRAC * (high - low))
+    """Write the number of a job once into the middle of each block of its bars that has room."""
+    spans = np.ptp([axes.get_xlim(), axes.get_ylim()], axis=1)
+    width, high = np.array(LABEL_POINTS) * axes.figure.dpi / 72.0 / axes.bbox.size * spans
+    wide = np.flatnonzero(right - left > width)
     order = wide[np.lexsort((top[wide], left[wide], job[wide]))]
-    block: list[int] = []
-    for place, bar in enumerate(order.tolist()):
-        block.append(bar)
-        after = int(order[place + 1]) if place + 1 < len(order) else -1
-        joined = (
-            after >= 0
-            and job[after] == job[bar]
-            and left[after] == left[bar]
-            and abs(top[after] - top[bar] - height[bar]) < height[bar] / 2
-        )
-        if joined:
-            continue
-        middle = (top[block[0]] + top[bar] + height[bar]) / 2
-        if top[bar] + height[bar] - top[block[0]] >= 1.0:  # half a row holds no number
+    before, after = order[:-1], order[1:]
+    apart = (job[before] != job[after]) | (left[before] != left[after])
+    apart |= np.abs(top[after] - top[before] - height[before]) >= height[before] / 2
+    for block in filter(len, np.split(order, np.flatnonzero(apart) + 1)):
+        bar, upper = block[-1], top[block[0]]
+        lower = top[bar] + height[bar]
+        if lower - upper >= high:
             axes.text(
-                (left[bar] + right[bar]) / 2, middle, str(job[bar]), ha="center", va="center",
-                fontsize=6.0, color="#202020",
+                (left[bar] + right[bar]) / 2, (upper + lower) / 2, str(job[bar]), ha="center",
+                va="center", fontsize=6.0, color="#202020",
             )  # fmt: skip
-        block = []
 
 
 def _draw_servers(axes: Axes, run: Run, servers: IntArray) -> None:

@@ -5,10 +5,11 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from sim.report.figure_gpus import MOST_BARS, heatmap
+from sim.files import MINUTES
+from sim.report.figure_gpus import MOST_BARS, draw_bars, heatmap
 from sim.report.figure_gpus import gantt as draw_gantt
-from sim.report.figures import GREY, JOB_COLOURS
-from sim.report.gpu_use import busy_frac_by_server
+from sim.report.figures import GREY, JOB_COLOURS, new_figure
+from sim.report.gpu_use import Tenancy, busy_frac_by_server
 from sim.run import Kind
 
 
@@ -35,6 +36,19 @@ def test_every_job_of_a_small_run_has_its_colour(hand, tmp_path):
     draw_gantt(run, path=tmp_path / "gantt.png")
     assert set(JOB_COLOURS[:11]) <= colours_in(tmp_path / "gantt.png")
     assert JOB_COLOURS[11] not in colours_in(tmp_path / "gantt.png")
+
+
+def test_numbers_stand_only_where_they_fit():
+    gpus = np.arange(40)
+    tenancy = Tenancy(
+        job=np.where(gpus < 10, 7, gpus), row=gpus, start_s=np.zeros(40), end_s=np.full(40, 60.0),
+        place=np.zeros(40, dtype=np.int64), tenants=np.ones(40, dtype=np.int64),
+    )  # fmt: skip
+    for height_in, numbers in ((0.2, set()), (1.5, {"7"}), (8.0, {"7", *map(str, range(10, 40))})):
+        axes = new_figure(4.0, height_in).subplots()
+        axes.set_ylim(40, 0)
+        draw_bars(axes, tenancy, (0.0, 60.0), 0.0, MINUTES)
+        assert {text.get_text() for text in axes.texts} == numbers
 
 
 def test_a_large_run_shows_some_servers_and_the_use_of_all(hand, tmp_path):
