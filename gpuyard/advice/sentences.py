@@ -206,8 +206,8 @@ def change(one: Played, other: Played, aim: str, confidence: float) -> str:
 
 
 def _changed(percent: float) -> str:
-    told = _percent(abs(percent))
-    return SAME if told == _percent(0.0) else f"{told} {'less' if percent < 0 else 'more'}"
+    change = _percent(abs(percent))
+    return SAME if change == _percent(0.0) else f"{change} {'less' if percent < 0 else 'more'}"
 
 
 def _percent(size: float) -> str:

@@ -214,6 +214,11 @@ TRAINING: Rules = {
 }
 CRITICS = ("shared", "own")
 EACH = "each"  # of policy.networks
+# What says how to train and may change on a resume; what else `train` reads is the setting.
+OF_TRAINING = (
+    "algo", "keep_checkpoints", "logger", "page", "ray", "resume", "rivals", "tune",
+    "validate_every", "warm_start",
+)  # fmt: skip
 
 
 def check_plain(config: Mapping[str, Any], rules: Rules) -> None:

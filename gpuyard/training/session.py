@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
-from gpuyard.launch.build import EACH, build
+from gpuyard.launch.build import EACH, OF_TRAINING, build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
@@ -46,6 +46,7 @@ from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import (
     add_checkpoint,
     check_setting,
+    checked,
     checkpoints,
     drop_checkpoints,
     judgement_s,
@@ -56,7 +57,7 @@ from marl.rllib.checkpoint import (
     setting_difference,
 )
 from marl.rllib.cluster import connect
-from marl.rllib.trainer import Iteration, Trainer
+from marl.rllib.trainer import Iteration, Trainer, maker_of
 from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import RuleTeacher, greedy, imitate, play, validation_jct_s
 from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
@@ -94,8 +95,10 @@ class Training:
         self.plan = plan_of(config, self.experiment, "train")
         self.rules = self.plan.rules
         self.experiment.window("validation", 0)  # a file too short is told before the teacher plays
-        self._setting = {key: value for key, value in config.items() if key not in FREE}
+        self._setting = {key: value for key, value in config.items() if key not in OF_TRAINING}
         self.resumed = _resumed(config["resume"], self.folder, self._setting)
+        if self.resumed is not None:
+            checked(self.resumed, maker_of(self.spec.as_dict()))
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.board: Logger | None = None
@@ -314,13 +317,6 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
         datacenter=config["rules"]["datacenter"],
         agents=config["agents"]["count"] if policy["networks"] == EACH else 0,
     )
-
-
-# What may change on a resume; what else the configuration says is the setting.
-FREE = {
-    "algo", "keep_checkpoints", "logger", "page", "ray", "resume", "rivals", "tune",
-    "validate_every", "warm_start",
-}  # fmt: skip
 
 
 def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path | None:

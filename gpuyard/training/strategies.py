@@ -129,6 +129,7 @@ def moved(climb: Climb, mean: FloatArray) -> Climb:
 
 
 CHECKPOINT = "checkpoint.npz"
+ANEW = "resume=FOLDER of another learning, or resume=null to begin anew"
 # What numpy raises of files that are cut off, empty, or something else.
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, zipfile.BadZipFile)
 
@@ -193,9 +194,9 @@ def load(folder: Path, setting: str) -> Saved:
             arrays = {name: found[name] for name in found.files}
         saved = _saved(arrays)
     except FileNotFoundError:
-        raise GpuYardError(f"{folder} holds no {CHECKPOINT}; give the folder of a run") from None
+        raise GpuYardError(f"{folder} holds no {CHECKPOINT}; {ANEW}") from None
     except UNREADABLE as error:
-        raise GpuYardError(f"{path} cannot be read: {error}") from error
+        raise GpuYardError(f"{path} cannot be read: {error}; {ANEW}") from error
     other = _difference(saved.setting, setting)
     if other is not None:
         raise GpuYardError(

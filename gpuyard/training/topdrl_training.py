@@ -18,7 +18,7 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_choice
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
-from marl.rllib.checkpoint import only_checkpoint, replace_checkpoint
+from marl.rllib.checkpoint import NO_CHECKPOINT, only_checkpoint, replace_checkpoint
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -207,10 +207,7 @@ class Training:
         self.began = time.monotonic()
         self.resumed = Path(config["resume"]) if config["resume"] else None
         if self.resumed is not None and not only_checkpoint(self.resumed).is_dir():
-            raise PickerTrainingError(
-                f"{self.resumed}: there is no training checkpoint; give the folder of a training "
-                "run (the one that holds `checkpoint`) as resume=FOLDER"
-            )
+            raise PickerTrainingError(f"{self.resumed}: {NO_CHECKPOINT}")
 
     def validate(self, weights: dict[str, torch.Tensor]) -> float:
         """Mean throughput on validation windows; the best weights so far are kept."""

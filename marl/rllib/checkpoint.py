@@ -105,12 +105,9 @@ def read_manifest(folder: Path) -> Manifest:
         files = {str(name): (int(size), str(sum_)) for name, (size, sum_) in found["files"].items()}
         return Manifest(Maker(**found["maker"]), int(found["iteration"]), files)
     except FileNotFoundError:
-        raise CheckpointError(
-            f"{path} is not there, so {folder} is no whole training checkpoint; give the folder "
-            "of a training run (the one that holds `checkpoint`) as resume=FOLDER"
-        ) from None
+        raise CheckpointError(f"{path}: {NO_CHECKPOINT}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path}: is no manifest of a checkpoint ({error!r})") from None
+        raise CheckpointError(f"{path}: is no manifest ({error!r}); {ADVICE}") from None
 
 
 def _flush(path: Path) -> None:
@@ -126,6 +123,10 @@ def _digest(content: bytes) -> str:
 log = logging.getLogger(__name__)
 
 FOLDER = "checkpoint"  # within the run's folder
+NO_CHECKPOINT = (
+    f"there is no training checkpoint; give the folder of a training run (the one that holds "
+    f"`{FOLDER}`) as resume=FOLDER"
+)
 PART = ".part"
 
 
@@ -302,10 +303,7 @@ def last_whole(resume: Path) -> Path:
         return resume
     found = checkpoints(resume)
     if not found:
-        raise CheckpointError(
-            f"{resume}: there is no training checkpoint; give the folder of a training run (the "
-            f"one that holds `{FOLDER}`) as resume=FOLDER"
-        )
+        raise CheckpointError(f"{resume}: {NO_CHECKPOINT}")
     faults = []
     for path in reversed(found.values()):
         try:

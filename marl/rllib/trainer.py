@@ -5,7 +5,7 @@ import io
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO
 from torch import Tensor
 
-from marl.policy.pair_score import Policy
-from marl.rllib.checkpoint import Maker, checked, seal
+from marl.policy.pair_score import PairScorePolicy, Policy
+from marl.rllib.checkpoint import NO_CHECKPOINT, Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
 from marl.topdrl.codec import TopDrlError
 from marl.training.spec import TrainingError
@@ -62,6 +62,11 @@ class Update:
         results = self._update(*args, **kwargs)
         self.ended_s = time.monotonic()
         return results
+
+
+def maker_of(spec: Mapping[str, Any]) -> Maker:
+    """What a checkpoint must have been made by for a network of these sizes to go on with it."""
+    return Maker(PPO.__name__, dict(spec), ray.__version__)
 
 
 class Trainer:
@@ -171,10 +176,8 @@ class Trainer:
         return int(self._algorithm.iteration if before is None else before["training_iteration"])
 
     def _maker(self) -> Maker:
-        """What a checkpoint must have been made by to be resumed here."""
         assert self._algorithm.config is not None
-        model = self._algorithm.config.rl_module_spec.model_config
-        return Maker(type(self._algorithm).__name__, dict(model["spec"]), ray.__version__)
+        return maker_of(self._algorithm.config.rl_module_spec.model_config["spec"])
 
     def save(self, folder: Path) -> None:
         """Write everything that resuming needs, and seal it.
@@ -271,10 +274,7 @@ class NetworkTrainer:
     def restore(self, folder: Path) -> None:
         """Go on from what `save` wrote; raises `error` where there is nothing, or it is broken."""
         if not (folder / "rllib_checkpoint.json").is_file():
-            raise self.error(
-                f"{folder}: there is no training checkpoint; give the folder of a training run "
-                "(the one that holds `checkpoint`) as resume=FOLDER"
-            )
+            raise self.error(f"{folder}: {NO_CHECKPOINT}")
         try:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file

@@ -184,6 +184,14 @@ def test_a_refused_resume_leaves_the_results(trained: Path):
     assert not (trained / "config.yaml").exists()
 
 
+def test_a_resume_with_another_network_takes_nothing_over(trained: Path, tmp_path: Path):
+    second = tmp_path / "second"
+    words = (f"resume={trained}", "encoder.hidden_dim=4")
+    with pytest.raises(CheckpointError, match="made by another training: its policy is"):
+        session.train(launched(second, *words))
+    assert not list(second.iterdir())
+
+
 def test_checkpoints_that_are_dropped_are_told(
     train: Train, trained: Path, caplog: pytest.LogCaptureFixture
 ):
