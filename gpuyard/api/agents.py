@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuyard.api.asking import SAID, Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
-from gpuyard.launch.build import check_training
+from gpuyard.launch.build import OF_TRAINING, check_training
 from gpuyard.training.setting import plan_of
 from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
@@ -17,6 +17,12 @@ from sim.arrays import BoolArray
 
 if TYPE_CHECKING:
     from marl.schedulers.marl import MarlScheduler
+
+
+UNREAD = SAID | dict.fromkeys(
+    [*OF_TRAINING, *(f"{key}." for key in OF_TRAINING), "hydra.run.dir"],
+    "the program `gpuyard train`",
+)
 
 
 def make_env(
@@ -37,7 +43,7 @@ def make_env(
     Raises:
         GpuYardError: an argument or a row of the trace is wrong.
     """
-    words = [f"agents.count={agents}", *listed(overrides, refused=SAID)]
+    words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("train", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         check_training(config)
         env = plan_of(config, experiment_of(config), part).env(everyone=True)

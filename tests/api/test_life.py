@@ -176,6 +176,9 @@ def test_additions_that_nobody_reads_and_arguments_said_twice_are_refused():
         gpuyard.simulate("venus_like", "small_leaf_spine", "sjf", overrides=["+foo=3"])
     with pytest.raises(ConfigError, match=r"agents\.count=3.*use the argument agents"):
         gpuyard.make_env("venus_like", "small_leaf_spine", overrides=["agents.count=3"])
+    for word in ("algo=ppo", "algo.gamma=0.5", "resume=auto", "hydra.run.dir=here", "+ray.x=1"):
+        with pytest.raises(ConfigError, match=r"not read here; use the program `gpuyard train`"):
+            gpuyard.make_env("venus_like", "small_leaf_spine", overrides=[word])
 
 
 def test_any_callable_may_be_an_order():
