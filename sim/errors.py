@@ -49,7 +49,10 @@ RULES: dict[str, Callable[[float], bool]] = {  # of a number, as messages word t
     "above 0": lambda x: x > 0,
     "from -100 to below 0": lambda x: -100 <= x < 0,  # noqa: PLR2004
     "0 or more": lambda x: x >= 0,
+    "0.1 or more": lambda x: x >= 0.1,  # noqa: PLR2004
     "1 or more": lambda x: x >= 1,
+    "from 1 to 1000": lambda x: 1 <= x <= 1000,  # noqa: PLR2004
+    "from 1e-6 to 1e12": lambda x: 1e-6 <= x <= 1e12,  # noqa: PLR2004
     "a whole number from 1": lambda x: x >= 1 and x.is_integer(),
     "2 or more": lambda x: x >= 2,  # noqa: PLR2004
     "from 0 to 1": lambda x: 0 <= x <= 1,

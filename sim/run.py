@@ -30,8 +30,8 @@ class Rules:
     def __post_init__(self) -> None:
         """Raise a SimulationError, naming key, value and rule, where one is out of range."""
         for rule, keys in (
-            ("1 or more", ("max_tenants",)),
-            ("null, or 1 or more", ("gpu_oversubscription",)),
+            ("from 1 to 1000", ("max_tenants",)),
+            ("null, or from 1 to 1000", ("gpu_oversubscription",)),
             ("0 or more", ("restart_s", "restart_s_per_gpu", "checkpoint_s", "max_forwards")),
             ("null, or above 0", ("checkpoint_work_s",)),
         ):

@@ -268,8 +268,9 @@ class ServerFailures:
         rack_mtbf_s: float | None, horizon_s: float,
     ) -> None:  # fmt: skip
         """See the class; `rack_mtbf_s` None: racks do not fail."""
-        check_numbers("outages", "above 0", SimulationError, mtbf_s=mtbf_s, shape=shape,
+        check_numbers("outages", "above 0", SimulationError, mtbf_s=mtbf_s,
                       repair_median_s=repair_median_s, horizon_s=horizon_s)  # fmt: skip
+        check_numbers("outages", "0.1 or more", SimulationError, shape=shape)
         check_numbers("outages", "0 or more", SimulationError, repair_sigma=repair_sigma)
         check_numbers("outages", "null, or above 0", SimulationError, rack_mtbf_s=rack_mtbf_s)
         self._mtbf_s, self._shape, self._rack_mtbf_s = mtbf_s, shape, rack_mtbf_s
@@ -337,8 +338,7 @@ class RollingMaintenance:
         spans = {"every_s": every_s, "duration_s": duration_s, "horizon_s": horizon_s}
         check_numbers("outages", "above 0", SimulationError, **spans)
         check_numbers("outages", "0 or more", SimulationError, first_s=first_s)
-        at_once = {"servers_at_once": servers_at_once}
-        check_numbers("outages", "1 or more", SimulationError, **at_once)
+        check_numbers("outages", "1 or more", SimulationError, servers_at_once=servers_at_once)
         self._first_s, self._every_s, self._duration_s = first_s, every_s, duration_s
         self._at_once, self._horizon_s = servers_at_once, horizon_s
 

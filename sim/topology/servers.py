@@ -34,8 +34,8 @@ def _check_whole(key: str, value: object) -> None:
 
 
 def check_rates(rates: Mapping[str, float]) -> None:
-    """Raise TopologyError unless every rate is a finite number above 0."""
-    check_numbers("topology", "above 0", TopologyError, **rates)
+    """Raise TopologyError unless every rate is a number with which times can be told."""
+    check_numbers("topology", "from 1e-6 to 1e12", TopologyError, **rates)
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,8 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
     ("words", "told"),
     [
         (("workload.colums=1",), ("workload.columns",)),
+        (("max_tenants=1000000000",), ("max_tenants is 1000000000", "from 1 to 1000")),
+        (("gpu_oversubscription=1e18",), ("gpu_oversubscription is 1e+18", "null, or from 1 to")),
         (("max_tenants=none",), ("max_tenants is 'none'", "whole number from 1")),
         (("topology.servers=0",), ("topology.servers is 0",)),
         (("reference_gpu=a101",), ("reference_gpu is 'a101'", "p100", "+gpus.a101.like")),

@@ -151,8 +151,8 @@ def test_changes_that_make_no_sense_are_refused(rows: list, message: str):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("mtbf_s", 0.0), ("shape", -1.0), ("repair_median_s", np.inf), ("repair_sigma", -0.1),
-     ("rack_mtbf_s", 0.0), ("horizon_s", np.nan)],
+    [("mtbf_s", 0.0), ("shape", -1.0), ("shape", 0.005), ("repair_median_s", np.inf),
+     ("repair_sigma", -0.1), ("rack_mtbf_s", 0.0), ("horizon_s", np.nan)],
 )  # fmt: skip
 def test_impossible_numbers_are_refused_by_key(key: str, value: float):
     with pytest.raises(SimulationError, match=rf"outages\.{key} is "):
