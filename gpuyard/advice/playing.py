@@ -129,7 +129,8 @@ def waits_and_limits(scenario: Scenario) -> tuple[FloatArray | None, bool]:
 def play(candidate: Candidate) -> Played:
     """Simulate to the end and measure; a scheduler that fails comes back with the reason."""
     if multiprocessing.current_process().name != "MainProcess":  # that has told its warnings
-        logging.getLogger("sim.traces").setLevel(logging.ERROR)
+        for room in ("sim.traces", "gpuyard.evaluation"):
+            logging.getLogger(room).setLevel(logging.ERROR)
     scenario = candidate.scenario
     experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
     scheduler = scheduler_of(scenario.setting, candidate.contender)

@@ -136,6 +136,17 @@ def test_rows_that_play_alike_are_one_and_the_other_is_told(done, tmp_path):
     )
 
 
+def test_what_the_jobs_ask_for_is_told_once_by_all_processes(done, tmp_path):
+    path = tmp_path / "jobs.csv"
+    rows = (f"j{k},{60 * k},{1 + k % 2},{300 + k},{'pv'[k % 2]}100\n" for k in range(60))
+    path.write_text("job_id,submit_s,num_gpus,duration_s,gpu_type\n" + "".join(rows))
+    outcome = done(
+        "advise", "workload=csv", f"workload.path={path}", "workload.columns.gpu_types=gpu_type",
+        *SMALL, "topology.gpu_types=[p100,v100]", FOUR, "jobs=2", "page=false",
+    )  # fmt: skip
+    assert outcome.err.count("reference_gpu=asked takes them") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words", "told"),
     [
