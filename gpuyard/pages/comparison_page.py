@@ -113,15 +113,14 @@ def write_folder_page(
         title: of the page.
     """
     compared = _is_of_schedulers(folder / COMPARISON)
-    drawn = {CURVE, COMPARISON} if compared else {CURVE}
-    names = [path for path in sorted(folder.glob("*.csv")) if path.name not in drawn]
+    drawn = {CURVE, PLAYED, *([COMPARISON] if compared else [])}
     result = markdown_tables(folder / RESULT, "Result")  # it comes first; the others are folded
     tables = [
         csv_table(path, path.stem.replace("_", " ").capitalize(), opened=not result)
-        for path in names
+        for path in sorted(folder.glob("*.csv"))
+        if path.name not in drawn
     ]
-    found: list[Table | Figure] = [table for table in tables if table is not None]
-    found += curve_of(folder, "")
+    found: list[Table | Figure] = [*filter(None, tables), *curve_of(folder, "")]
     # A program may have learned more since it began.
     assumed = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
     named = replace(record, program=title or record.program, assumed=tuple(map(str, assumed)))
@@ -130,8 +129,7 @@ def write_folder_page(
             found.append(metrics_table(read_metrics(folder)))
         page = Page(
             title=_capital(named.program), subtitle="", facts=facts_of(record),
-            assumed=named.assumed,
-            sections=tuple(found),
+            assumed=named.assumed, sections=tuple(found),
         )  # fmt: skip
         return write_page(folder, page)
     rows = read_comparison_csv(folder / COMPARISON)
@@ -189,8 +187,8 @@ def curve_of(folder: Path, source: str) -> list[Figure]:
         return [learning_figure(read_learning_curve(path), source=source)]
     if (folder / PLAYED).is_file():
         with (folder / PLAYED).open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        points = [(int(row["update"]), float(row["to_reference"])) for row in rows]
+            rows = csv.DictReader(file)
+            points = [(int(row["update"]), float(row["to_reference"])) for row in rows]
         return [playing_figure(points, source=source)]
     return []
 

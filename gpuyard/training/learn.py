@@ -16,11 +16,14 @@ import numpy as np
 import yaml
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.assumed import assumptions
+from gpuyard.evaluation.experiment import experiment_of
+from gpuyard.launch.build import check_flags
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
 from gpuyard.training.form import NetworkForm, Player, ScorePlayer
-from gpuyard.training.setting import DISTIL, SCORE, policy_in, rival_of, trainer_of
+from gpuyard.training.setting import AUTO, DISTIL, SCORE, policy_in, rival_of, trainer_of
 from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
@@ -33,7 +36,7 @@ from sim.scoring.weights import Layer, ScoreWeights
 
 log = logging.getLogger(__name__)
 
-CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
+CURVE_CSV, CURVE_PNG, METRICS, HELD_OUT = "curve.csv", "curve.png", "metrics.json", "held_out.csv"
 CONFIDENCE = 0.95
 POLICY = "policy"  # the folder of a network
 DIGITS = 6  # of a weight in a file
@@ -192,6 +195,9 @@ def report(launch: Launch, trainer: Trainer) -> str:
     )
     verdict = f"Mean JCT on {count} held-out windows (from {first} on): {words}."
     where = keep(launch, trainer, verdict)
+    against = [(name, *each.values()) for name, each in ratios.items()]
+    text = csv_text(("against", "ratio_of_mean_jct", "low", "high", "windows"), against)
+    write_atomically(launch.folder / HELD_OUT, text.encode())
     values = {
         "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
         "runs": trainer.runs, "seed": config["seed"],
@@ -254,14 +260,19 @@ def _check_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
 def main(cfg: DictConfig) -> None:
     """Learn, write, meet the held-out windows."""
     launch = start(cfg)
+    check_flags(launch.config, "page")
     _check_words(launch.config, launch.record.overrides)
     trainer = trainer_of(launch)
-    if launch.config["resume"] is None and (launch.folder / CHECKPOINT).is_file():
+    resume = str(launch.config["resume"])
+    goes_on = resume == AUTO or Path(resume).resolve() == launch.folder.resolve()
+    if not goes_on and (launch.folder / CHECKPOINT).is_file():
         log.warning(
-            "%s holds what was learned before, which is begun anew and overwritten; %s would go on",
+            "%s holds what was learned before, which is overwritten; %s would go on with it",
             launch.folder, override("resume", launch.folder),
         )  # fmt: skip
-    launch.begin()
+    played = {**launch.config, "part": "train"}
+    assumed = assumptions(played, experiment_of(played), "predicted")
+    record = launch.begin((HELD_OUT,), assumed=assumed)
     try:
         trainer.run(error_console())
     except (KeyboardInterrupt, LearningStopped) as error:
@@ -271,3 +282,7 @@ def main(cfg: DictConfig) -> None:
             keep(launch, trainer, "Stopped on the way: no held-out window was played.")
         raise
     print(report(launch, trainer))
+    if launch.config["page"]:
+        from gpuyard.pages.comparison_page import write_folder_page
+
+        write_folder_page(launch.folder, record, launch.config, title="learning")

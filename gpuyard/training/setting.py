@@ -130,7 +130,7 @@ AUTO = "auto"  # resume=auto: the same command goes on in the same folder
 OF_LEARNING = (
     "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
     "updates", "validate_every", "checkpoint_every", "validation_windows", "held_out", "jobs",
-    "ray", "resume", *OF_NETWORK,
+    "ray", "resume", "page", *OF_NETWORK,
 )  # fmt: skip
 RULES: Rules = SEED | {
     "units.start": (True, 0),
@@ -225,7 +225,8 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
 
 def _kept_setting(config: Mapping[str, Any]) -> str:
     """What a search that goes on must have in common with the one that was stopped."""
-    free = {"minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"}
+    free = {"minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every",
+            "page"}  # fmt: skip
     if config["learns"] == SCORE:
         free |= {key for key in OF_NETWORK if key != "hide" or not config["hide"]}
     return json.dumps({key: value for key, value in config.items() if key not in free})

@@ -157,7 +157,7 @@ def write_metrics(folder: Path, metrics: Mapping[str, float | int | str]) -> Non
 def read_metrics(folder: Path) -> dict[str, float | int]:
     """The metrics of a finished run, its numbers; null becomes NaN."""
     loaded = read_json(folder / METRICS_FILE)
-    numbers = {key: value for key, value in loaded.items() if not isinstance(value, str)}
+    numbers = {key: value for key, value in loaded.items() if not isinstance(value, str | dict)}
     return {key: math.nan if value is None else value for key, value in numbers.items()}
 
 

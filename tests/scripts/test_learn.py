@@ -38,6 +38,10 @@ def test_from_zero_it_climbs_in_seconds(done):
     assert metrics["updates"] == 30
     assert metrics["runs"] == 30 * 24
     assert (found.folder / "curve.png").is_file()
+    page = (found.folder / "report.html").read_text(encoding="utf-8")
+    for shown in ("Learning curve", "Held out", "updates=30", "durations kept", "All metrics"):
+        assert shown in page
+    assert f"{metrics['ratio_of_mean_jct']['zero']['ratio']:.4g}" in page
     assert float(curve(found.folder)[-1]["to_begin"]) < 0.9
     text = (found.folder / "mine.yaml").read_text()
     assert text.startswith("# python scripts/learn.py topology=small_leaf_spine")
@@ -168,9 +172,15 @@ def test_a_network_is_learned_and_played(done):
     learned = means(whole.folder, first.folder)
     assert np.array_equal(*learned) and not np.array_equal(learned[0], begun[0])
     assert (policy / "policy.pt").read_bytes() == weights.read_bytes() != before
-    again = done("learn", *words, "minutes=0", folder="first")
-    told = f"{first.folder} holds what was learned before, which is begun anew and overwritten"
+    again = done("learn", *words, "minutes=0", "page=false", folder="first")
+    told = f"{first.folder} holds what was learned before, which is overwritten"
     assert told in again.err and told not in first.err + resumed.err
+    assert (whole.folder / "report.html").is_file()
+    assert not (first.folder / "report.html").exists()
+    other = done("learn", *words, f"resume={whole.folder}", folder="first")
+    assert told in other.err
+    itself = done("learn", *words, f"resume={first.folder}", folder="first")
+    assert told not in itself.err
     run = done(
         "simulate", "scheduler=marl", f"checkpoint={policy}", *SMALL, "workload.num_jobs=40",
         folder="run",
