@@ -16,7 +16,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO
 from torch import Tensor
 
-from marl.policy.pair_score import PairScorePolicy, Policy
+from marl.policy.pair_score import Policy
 from marl.rllib.checkpoint import NO_CHECKPOINT, Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
 from marl.topdrl.codec import TopDrlError
