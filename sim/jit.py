@@ -33,8 +33,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import config, njit
-from numba.core import types
-from numba.core.caching import IndexDataCacheFile, InTreeCacheLocator, UserProvidedCacheLocator
+from numba.core import caching, types
 from numba.core.dispatcher import Dispatcher
 from numba.core.types import unliteral
 from numba.np import arrayobj
@@ -49,8 +48,8 @@ _KEPT = re.compile(r"\.py\d+\w*(?:\.\d+)?\.nb[ic]$")
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
 
 
-_load: Any = IndexDataCacheFile.load
-_save: Any = IndexDataCacheFile.save
+_load: Any = caching.IndexDataCacheFile.load
+_save: Any = caching.Cache.save_overload
 # Of files that name a type that is gone, or that a crash or a full disk cut off. numba reads the
 # types of arguments before the stamp.
 UNREADABLE = (ImportError, AttributeError, EOFError, LookupError, TypeError, ValueError,
@@ -62,27 +61,27 @@ def _load_or_miss(file: Any, key: Any) -> Any:
     """Compiled code; None, as where nothing is kept, if it cannot be read."""
     try:
         return _load(file, key)
-    except UNREADABLE:
+    except (OSError, *UNREADABLE):
         return None
 
 
-def _save_or_tell(file: Any, key: Any, data: Any) -> None:
+def _save_or_tell(cache: Any, signature: Any, data: Any) -> None:
     """Keep compiled code; where it cannot be written, on a full disk for one, go on without."""
     try:
         try:
-            _save(file, key, data)
+            _save(cache, signature, data)
         except UNREADABLE:  # its index, which is begun anew
-            file.flush()
-            _save(file, key, data)
+            cache.flush()
+            _save(cache, signature, data)
     except OSError as error:
         if not _warned:
-            place = error.filename or file._cache_path
+            place = error.filename or cache.cache_path
             _warned.append(f"compiled code is not kept ({place}: {os.strerror(error.errno or 0)})")
             log.warning("%s; make room, or set NUMBA_CACHE_DIR=DIR", _warned[0])
 
 
-IndexDataCacheFile.load = _load_or_miss  # type: ignore[method-assign]
-IndexDataCacheFile.save = _save_or_tell  # type: ignore[method-assign]
+caching.IndexDataCacheFile.load = _load_or_miss  # type: ignore[method-assign]
+caching.Cache.save_overload = _save_or_tell  # type: ignore[method-assign]
 
 
 class _Stamp:
@@ -113,7 +112,7 @@ class ReachLocator:
     def __init__(self, function: FunctionType, path: str) -> None:
         """For one function, defined in the file `path`."""
         given = getattr(config, "CACHE_DIR", "")
-        place = UserProvidedCacheLocator if given else InTreeCacheLocator
+        place = caching.UserProvidedCacheLocator if given else caching.InTreeCacheLocator
         self._place: Any = place(function, path)
         self._function, self._path, self._swept = function, path, False
         self._py_file = path  # where numba says a warning comes from

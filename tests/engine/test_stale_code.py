@@ -155,6 +155,25 @@ def test_on_a_full_disk_code_is_used_and_not_kept(tmp_path: Path) -> None:
     assert kept_beside(tmp_path) == ("0.5 0", "")
 
 
+GONE = """
+import os
+import shutil
+from pathlib import Path
+from sim.physics import laws
+folder = Path(os.environ["NUMBA_CACHE_DIR"])
+shutil.rmtree(folder)
+folder.touch()
+"""
+
+
+def test_a_folder_that_is_lost_meanwhile_stops_no_run(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    answer, told = kept_beside(folder, program=GONE + KEPT)
+    assert answer == "0.5 0"
+    assert told.count("compiled code is not kept") == told.count("\n") == 1
+    assert str(folder) in told
+
+
 def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
     for place in {path.parent for path in (tmp_path / "sim").rglob("*.py")}:
