@@ -78,7 +78,7 @@ def fit_interference(cfg: DictConfig) -> None:
     if config["figures"]:
         write_figures(results, launch.folder)
     if report is not None:
-        _write_model(results, report, launch.folder, choice)
+        _write_model(results_of(report.predictions, None), report, launch.folder, choice)
     _print_fit(results, launch.folder)
 
 
@@ -136,10 +136,10 @@ def _steps(sets: dict[str, DataSet], asked: dict[str, Asked], choice: Choice) ->
     return steps
 
 
-def _write_model(results: Results, report: FitReport, folder: Path, choice: Choice) -> None:
+def _write_model(folds: Results, report: FitReport, folder: Path, choice: Choice) -> None:
     """What the simulator reads, and the page that goes with it."""
     save_model(report.saved, folder / "model.json")
-    card = model_card(results, report.data_sets, report.saved, folds=choice.folds, seed=choice.seed)
+    card = model_card(folds, report.data_sets, report.saved, folds=choice.folds, seed=choice.seed)
     write_atomically(folder / "model_card.md", card.encode())
 
 

@@ -25,7 +25,6 @@ from sim.errors import PhysicsError
 
 UNNAMED = "file"  # split of rows whose file names none
 
-
 # Of the rows of a file: judged; left out because the group did not fit, or because the speed was
 # set by the source or is relative to something else than a run alone; and of those judged, how many
 # had the same victim, aggressors and GPU type fitted, and of how many others the same jobs were

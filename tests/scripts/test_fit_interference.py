@@ -82,6 +82,9 @@ def test_files_and_folds_together(done, new_rows):
     assert errors.fitted_rows.isna().sum() == 2 * 3
     assert "IN-SAMPLE" in fitted.out
     assert (fitted.folder / "model.json").is_file()
+    card = (fitted.folder / "model_card.md").read_text()  # of held-out folds alone
+    assert "| gavel | pair |" in card
+    assert not [split for split in ("near", "far", "file") if f"| gavel | {split} |" in card]
 
 
 @pytest.mark.parametrize(
