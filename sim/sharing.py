@@ -49,7 +49,7 @@ def place_alone(
     """
     gang = int(view.jobs.num_gpus[job]) if gang is None else gang
     chooses = getattr(placer, "chooses_parts", False)
-    tight = None if chooses else occupancy.tightest(view, job, on)
+    tight = None if chooses else occupancy.tightest(view, job, gang, on)
     gpus = None if tight is None else placed(placer, gang, tight, rng)
     if gpus is not None:
         return gpus

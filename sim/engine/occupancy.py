@@ -159,17 +159,19 @@ class Occupancy:
         cost.fill(1.0)  # what is left over slows nobody
         return self._slots(view, job, usable, per_server, cost)
 
-    def tightest(self, view: ClusterView, job: int, on: BoolArray | None = None) -> Slots | None:
+    def tightest(
+        self, view: ClusterView, job: int, gang: int | None = None, on: BoolArray | None = None
+    ) -> Slots | None:
         """Of those GPUs the ones with tenants, for one worker those with least left over.
 
-        Of servers `on` (S,), None: of all. None for jobs that ask for whole GPUs.
+        For `gang` workers, None: as it asks; on servers `on` (S,), None: any. None for whole GPUs.
         """
         if ask_of(view.jobs.demands, job).gpu_milli >= WHOLE_GPU_MILLI:
             return None
         usable, per_server, cost = self._blank()
         servers = view.servers if on is None else view.servers[on[view.servers]]
         offer_parts(self._allocation, job, servers, True, usable, per_server, cost)
-        if view.jobs.num_gpus[job] == 1:
+        if (view.jobs.num_gpus[job] if gang is None else gang) == 1:
             leave_tightest(self._allocation, servers, usable, cost)
             left = view.topology.gpu_server[usable]
             per_server = np.bincount(left, minlength=len(per_server))

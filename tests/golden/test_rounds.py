@@ -215,6 +215,16 @@ def test_parts_of_gpus_go_where_least_is_left_over():
     ]  # fmt: skip
 
 
+def test_a_gang_that_grew_goes_beside_other_parts_as_every_gang_does():
+    # A has left GPU 0 when D comes for two GPUs: with 0.3 of each it finds room beside B and C.
+    told = Told(always((0, 1), (1, 1), (2, 1), (3, 2)), placer=Packed(), round_s=5.0)
+    grows = {"elastic": Elastic(np.ones(4, dtype=np.int64), np.array([1, 1, 1, 2]))}
+    jobs = [Job(0, 1, 2), Job(0, 1, 20), Job(0, 1, 20), Job(5, 1, 20)]
+    yard = world(jobs, cluster(1, 3), traits=parts(1000, 600, 500, 300) | grows, max_tenants=4)
+    found = attempts(play(yard, told).log)
+    assert [found[job][0].gpus for job in "ABCD"] == [(0,), (1,), (2,), (1, 2)]
+
+
 class OnTypes(Told):
     def allot(self, view: ClusterView) -> list[Share]:
         return [share._replace(gpu_type=min(share.job, 1)) for share in super().allot(view)]
