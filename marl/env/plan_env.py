@@ -159,7 +159,7 @@ def _value(weights: Weights, seen: FloatArray, hidden: FloatArray) -> float:
         for feature in range(len(seen)):
             total += weights.first[unit, feature] * seen[feature]
         hidden[0, unit] = max(total, 0.0)
-    value = -seen[1]
+    value = -seen[OfPlace.END]
     for unit in range(len(weights.second)):
         total = weights.second_bias[unit]
         for before in range(len(weights.first)):

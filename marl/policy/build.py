@@ -284,7 +284,7 @@ INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
     (r"prior\.forward(_to|_layer\.(inner|mean|scale))", (ForwardWeight,)),
     (r"prior\.suspend(_layer\.(inner|mean|scale))?", (SuspendWeight,)),
     (r"encoder\.gpu\.weight", (OfGpu,)),
-    (r"encoder\.sweeps\.0\.server_up\.own\.weight", (OfServer, None)),  # None: its links
+    (r"encoder\.((sweeps\.0\.)?server_up|first)\.own\.weight", (OfServer, None)),  # None: its links
     (r"start\.of_pair\.weight", (OfPair,)),
     (r"\w+\.of_row\.weight", (OfJob,)),
     (r"(query|seek)\.0\.weight", (OfJob, OfContext)),
@@ -328,8 +328,12 @@ def _fitted(weights: dict[str, Tensor], policy: Policy, known: Known) -> dict[st
         (None, OfContext) if networks_of(policy)[0].own_critic else (None, OfContext, OfPeer)
     )
     for pattern, groups in (*INPUTS, (re.escape(CRITIC), critic)):
+        named = sum(len(today[group]) for group in groups if group)
         for name in fresh.keys() & weights.keys():
             if re.fullmatch(f"{WHOSE}({pattern})", name):
+                unnamed = fresh[name].shape[-1] - named
+                if unnamed < 0 or (unnamed and None not in groups):
+                    continue  # a layer of somebody's own encoder has the name of one of ours
                 gone = fresh[name].shape[-1] - weights[name].shape[-1]
                 gone -= sum(len(today[each]) - len(known[each]) for each in groups if each in known)
                 for group in groups:

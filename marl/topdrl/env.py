@@ -121,12 +121,8 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         make_jobs: Callable[[int], JobTable],
     ) -> None:
         """`make_jobs` gets a number drawn from the environment's own stream at each reset."""
-        self._world, self._spec, self._network, self._reward_spec = (
-            world,
-            observation,
-            network,
-            reward,
-        )
+        self._world, self._spec = world, observation
+        self._network, self._reward_spec = network, reward
         self._make_jobs = make_jobs
         self._actions = LegalActions(observation.slots + 1)
         self.action_space = self._actions

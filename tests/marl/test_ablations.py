@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from gnn.base import Update
 from gnn.encoder import HierarchicalEncoder
 from gpuyard.launch.errors import ConfigError
 from marl.env.layout import Observation
@@ -27,6 +28,7 @@ from marl.policy.build import (
 )
 from marl.policy.pair_score import stack
 from sim.jobs import JobTable
+from sim.scoring.table import OfServer
 from tests.marl.trainings import CONF
 from tests.marl.worlds import MIXED_JOBS, RULES, SMALL, any_legal, env_of, mixed_world
 from tests.sim.worlds import Job, job_table
@@ -150,13 +152,7 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
     sizes = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1}
     config = {
         "encoder": {"_target_": target, **sizes, "gain": 2.5},
-        "policy": {
-            "head_dim": 8,
-            "prior_scale": 0.0,
-            "critic": "shared",
-            "prior": {},
-            "networks": None,
-        },
+        "policy": {"head_dim": 8, "prior_scale": 0.0, "critic": "shared", "prior": {}},
         "rules": {"suspends": False, "datacenter": False},
     }
     spec = policy_spec(config)
@@ -213,6 +209,42 @@ def test_columns_are_found_by_their_names(tmp_path: Path):
     expected["encoder.gpu.weight"] = expected["encoder.gpu.weight"].clone()
     expected["encoder.gpu.weight"][:, 0] = 0.0
     assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_encoder_finds_the_columns_of_servers_by_their_names(name: str, tmp_path: Path):
+    spec = replace(SMALL, encoder=name)
+    written = build_policy(spec, 2).state_dict()
+    save_policy(tmp_path, build_policy(spec, 2), spec, replace(RULES, links=spec.reads_links))
+    torch.save(written, tmp_path / "policy.pt")
+    path = tmp_path / "policy.json"
+    content = json.loads(path.read_text())
+    content["columns"]["OfServer"].reverse()
+    path.write_text(json.dumps(content))
+    found, count = load_policy(tmp_path, 2)[0].state_dict(), len(OfServer)
+    (key,) = (key for key in written if not torch.equal(found[key], written[key]))
+    assert key.endswith(".own.weight")
+    assert torch.equal(found[key][:, :count], written[key][:, :count].flip(-1))
+    assert torch.equal(found[key][:, count:], written[key][:, count:])
+
+
+class Renamed(HierarchicalEncoder):
+    """Its layers have the names of some of ours, and are of other numbers."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.gpu = torch.nn.Linear(2 * sizes["gpu_features"], sizes["gpu_dim"])
+        self.first = Update(own_dim=2, neighbour_dim=3, out_dim=4)
+
+
+def test_layers_of_an_own_encoder_may_be_called_as_those_of_ours(tmp_path: Path, monkeypatch):
+    monkeypatch.setitem(sys.modules, Renamed.__module__, sys.modules[__name__])
+    monkeypatch.setitem(ENCODERS, "renamed", f"{Renamed.__module__}.Renamed")
+    spec = replace(SMALL, encoder="renamed")
+    policy = build_policy(spec, 2)
+    save_policy(tmp_path, policy, spec, RULES)
+    found = load_policy(tmp_path, 2)[0].state_dict()
+    assert all(torch.equal(found[key], each) for key, each in policy.state_dict().items())
 
 
 def test_a_class_that_files_do_not_know_is_refused():
