@@ -294,7 +294,8 @@ def _refusal(status: int, words: str, headers: Mapping[str, str] | None = None) 
 
 def _words(fault: dict[str, Any], body: Any) -> str:
     """One message for a value that does not fit: where, which job, what and how else."""
-    kind, path = fault["type"], [part for part in fault["loc"] if part != "body"]
+    kind, loc = fault["type"], list(fault["loc"])
+    path = loc[1:] if loc[:1] == ["body"] else loc
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{_short(part)}" for part in path)
     where = f"{where.lstrip('.') or 'the body'}{_whose(path, body)}"
     if kind == "json_invalid":

@@ -83,6 +83,7 @@ def test_it_describes_cluster_and_schema(service: Service):
         ("[]", "the body is []"),
         ({"queue": []}, "time_s: is missing"),
         (state(at=3), "at: nobody reads this key"),
+        (state(body=3), "body: nobody reads this key"),
         (state({"id": "a", "gpu": 1, "submitted_s": 0}),
          "queue[0].gpu (job a): nobody reads this key; did you mean gpus?"),
         (state(waiting("a"), waiting("b", 0)), "queue[1].gpus (job b) is 0"),
