@@ -251,10 +251,9 @@ def check_training(config: Mapping[str, Any]) -> None:
         check_plain(config, {"encoder.inner_rounds": (True, 1)})
     check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_choice(config, "policy.critic", CRITICS)
-    if config["policy"]["networks"] not in (None, EACH):
-        raise ConfigError(
-            f"policy.networks is {config['policy']['networks']!r}; it must be null or {EACH}"
-        )
+    networks = config["policy"].get("networks")  # own files of before have none
+    if networks not in (None, EACH):
+        raise ConfigError(f"policy.networks is {networks!r}; it must be null or {EACH}")
     if config["reward"].get("scale_jobs") and config["algo"]["gamma"] == 1:
         raise ConfigError("algo.gamma is 1: reward=progress pays a job whenever it ends; lower it")
     batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))

@@ -42,7 +42,7 @@ from marl.policy.build import (
     save_policy,
 )
 from marl.policy.pair_score import Policy, networks_of
-from marl.rllib.algorithm import build_ppo
+from marl.rllib.algorithm import build_ppo, learners_of
 from marl.rllib.checkpoint import (
     add_checkpoint,
     check_setting,
@@ -95,6 +95,7 @@ class Training:
         self.plan = plan_of(config, self.experiment, "train")
         self.rules = self.plan.rules
         self.experiment.window("validation", 0)  # a file too short is told before the teacher plays
+        learners_of(self.ppo, self.spec, self.ray)  # so are learners that cannot share
         self._setting = {key: value for key, value in config.items() if key not in OF_TRAINING}
         self.resumed = _resumed(config["resume"], self.folder, self._setting)
         if self.resumed is not None:
@@ -315,7 +316,7 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
         critic=policy["critic"],
         suspends=config["rules"]["suspends"],
         datacenter=config["rules"]["datacenter"],
-        agents=config["agents"]["count"] if policy["networks"] == EACH else 0,
+        agents=config["agents"]["count"] if policy.get("networks") == EACH else 0,
     )
 
 

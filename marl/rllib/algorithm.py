@@ -213,8 +213,8 @@ def _knobs(ppo: PpoSpec, learners: int) -> dict[str, Any]:
     }
 
 
-def _learners(ppo: PpoSpec, policy: PolicySpec, ray: RaySpec | None) -> int:
-    """How many share each batch."""
+def learners_of(ppo: PpoSpec, policy: PolicySpec, ray: RaySpec | None) -> int:
+    """How many share each batch; RayError where several cannot."""
     learners = 1 if ray is None else max(1, ray.num_learners)
     if learners > 1 and not ppo.array_runner:
         raise RayError(
@@ -264,8 +264,7 @@ def build_ppo(
     `ray` says what its processes may use and how lost ones are replaced; None leaves it to RLlib.
 
     Raises:
-        RayError: several learners are to share what RLlib's own runner samples, or what networks
-            of single agents learn from.
+        RayError: as `learners_of`.
     """
     register_env(ENV_NAME, _creator(make_env, ppo, seed, behind))
     model = {"spec": policy.as_dict(), "num_racks": num_racks, "weights": weights}
@@ -288,7 +287,7 @@ def build_ppo(
         # RLlib would look at every gradient twice and make those zero that are not finite; the
         # trainer ends such a training instead, after its last checkpoint.
         .framework(torch_skip_nan_gradients=True)
-        .training(**_knobs(ppo, _learners(ppo, policy, ray)))
+        .training(**_knobs(ppo, learners_of(ppo, policy, ray)))
         .debugging(seed=seed, log_level="ERROR")
     )
     algorithm: PPO = built(config if ray is None else placed(config, ray))

@@ -13,7 +13,7 @@ import torch
 from gpuyard.launch.build import check_training
 from gpuyard.launch.errors import ConfigError
 from gpuyard.training.network import network_in
-from gpuyard.training.session import Training
+from gpuyard.training.session import Training, policy_spec
 from marl.policy.build import PolicyFileError, build_policy, load_policy, save_policy
 from marl.policy.pair_score import PolicyOfEach, networks_of, stack
 from marl.training.plan import play_greedily
@@ -170,3 +170,9 @@ def test_a_training_has_a_network_for_each_of_its_agents_if_told_so(tmp_path: Pa
     assert len(networks_of(Training(launched(tmp_path / "shared")).fresh_policy())) == 1
     with pytest.raises(ConfigError, match=r"policy\.networks is 'mine'; it must be null or each"):
         check_training(launched(tmp_path / "mine", "policy.networks=mine").config)
+    before = launched(tmp_path / "before").config
+    del before["policy"]["networks"]  # somebody's own file of conf/policy
+    check_training(before)
+    assert policy_spec(before).agents == 0
+    with pytest.raises(RayError, match="num_learners is 2 with policy"):  # before any play
+        Training(launched(tmp_path / "two", "policy.networks=each", "ray.num_learners=2"))
