@@ -45,22 +45,30 @@ def _share(changes: GpuChanges, gpus: int, start_s: float, end_s: float) -> Floa
     return np.clip(busy_s / (end_s - start_s), 0.0, 1.0)
 
 
+def _queued(run: Run) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """(K,) jobs, partitions, and from when until when they wait there; inf: to the last event.
+
+    A wait ends when the job starts, leaves, or is forwarded, which begins the next.
+    """
+    log, change = run.log, wait_change(run)
+    rows = np.flatnonzero((change != 0) | (log.kind == Kind.FORWARD))
+    rows = rows[np.argsort(log.job[rows], kind="stable")]
+    job, until_s = log.job[rows], np.append(log.time_s[rows][1:], np.inf)[: len(rows)]
+    until_s[np.append(job[1:] != job[:-1], True)[: len(rows)]] = np.inf
+    waits = change[rows] >= 0
+    return job[waits], log.partition[rows[waits]], log.time_s[rows[waits]], until_s[waits]
+
+
 def queue_by_partition(run: Run) -> list[Steps]:
     """(partitions,) number of jobs that wait in each partition, over time."""
-    log = run.log
-    change = wait_change(run)
-    rows = np.flatnonzero((change != 0) | (log.kind == Kind.FORWARD))
-    forward = log.kind[rows] == Kind.FORWARD
-    by_job = np.argsort(log.job[rows], kind="stable")
-    before = np.empty(len(rows), dtype=np.int64)  # partition before the event
-    before[by_job] = np.concatenate([[0], log.partition[rows][by_job][:-1]])
+    _, home, begin_s, until_s = _queued(run)
     found = []
     for partition in range(int(run.partition_of_server.max()) + 1):
-        came = (log.partition[rows] == partition) & (forward | (change[rows] > 0))
-        went = (before == partition) & (forward | (change[rows] < 0))
-        moved = came.astype(np.int64) - went
-        chosen = moved != 0
-        found.append(steps_of_changes(log.time_s[rows][chosen], moved[chosen]))
+        came_s, went_s = begin_s[home == partition], until_s[home == partition]
+        time_s = np.concatenate([came_s, went_s[np.isfinite(went_s)]])
+        order = np.argsort(time_s, kind="stable")
+        change = np.where(np.arange(len(time_s)) < len(came_s), 1, -1)
+        found.append(steps_of_changes(time_s[order], change[order]))
     return found
 
 
@@ -219,17 +227,9 @@ class Waits:
 
 def waits_of(run: Run) -> Waits:
     """How long jobs waited, by how many GPUs were free meanwhile; those on servers that are up."""
-    log, change = run.log, wait_change(run)
-    rows = np.flatnonzero((change != 0) | (log.kind == Kind.FORWARD))
-    rows = rows[np.argsort(log.job[rows], kind="stable")]
-    job, time_s = log.job[rows], log.time_s[rows]
-    same = np.append(job[1:] == job[:-1], False)[: len(job)]
-    until_s = np.where(same, np.append(time_s[1:], 0.0)[: len(job)], log.time_s[-1])
-    waits = change[rows] >= 0
-    job, begin_s, end_s = job[waits], time_s[waits], until_s[waits]
-    home, gang = log.partition[rows][waits], run.jobs.num_gpus[job]
-
-    changes, of_gpu = unusable_changes(log), run.partition_of_server[run.topology.gpu_server]
+    job, home, begin_s, until_s = _queued(run)
+    gang, end_s = run.jobs.num_gpus[job], np.minimum(until_s, run.log.time_s[-1])
+    changes, of_gpu = unusable_changes(run.log), run.partition_of_server[run.topology.gpu_server]
     enough_s = _enough_s(gpus_without(run, changes), gang, begin_s, end_s)
     enough_here_s = np.zeros(len(job))
     for partition, gpus in enumerate(np.bincount(of_gpu).tolist()):
