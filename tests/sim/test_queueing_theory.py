@@ -40,8 +40,8 @@ def mean_wait(servers: int, load: float, service: Service, seed: int) -> tuple[f
     lengths_s = service(rng, JOBS)
     times = {"submit_s": submit_s, "duration_s": lengths_s, "estimate_s": lengths_s}
     scheduler = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
-    yard = world([Job(0.0, 1, 1.0)], cluster(servers, 1), traits=same_jobs() | times)
-    run = play(yard, scheduler)
+    setting = world([Job(0.0, 1, 1.0)], cluster(servers, 1), traits=same_jobs() | times)
+    run = play(setting, scheduler)
     wait_s = (run.start_s - run.jobs.submit_s)[WARM:]
     means = wait_s.reshape(BATCHES, -1).mean(axis=1)
     return float(means.mean()), T_999 * float(means.std(ddof=1)) / math.sqrt(BATCHES)
