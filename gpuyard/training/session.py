@@ -41,7 +41,7 @@ from marl.policy.build import (
     reads_links,
     save_policy,
 )
-from marl.policy.pair_score import Policy, networks_of
+from marl.policy.pair_score import NO_CRITIC, Policy, networks_of
 from marl.rllib.algorithm import build_ppo, learners_of
 from marl.rllib.checkpoint import (
     add_checkpoint,
@@ -109,7 +109,8 @@ class Training:
         """A network that imitates the teacher, or a fresh one."""
         spec: WarmStartSpec = build(self.config, "warm_start")
         policy = self.fresh_policy()
-        if spec.episodes == 0:
+        nothing_to_fit = self.spec.critic == NO_CRITIC and not spec.by_rule
+        if spec.episodes == 0 or nothing_to_fit:
             return policy
         task = progress.add_task("teacher plays", total=spec.episodes, note="")
         rule = RuleTeacher(layout=self.plan.layout, least_speed=spec.least_speed)
@@ -316,7 +317,8 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
         critic=policy["critic"],
         suspends=config["rules"]["suspends"],
         datacenter=config["rules"]["datacenter"],
-        agents=config["agents"]["count"] if policy.get("networks") == EACH else 0,
+        agents=0 if policy.get("networks") is None else config["agents"]["count"],
+        groups=[] if policy.get("networks") in (None, EACH) else policy["networks"],
     )
 
 

@@ -23,9 +23,13 @@ from marl.env.actions import KINDS
 from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
 from marl.policy.pair_score import (
+    NO_CRITIC,
+    OWN_CRITIC,
+    SHARED_CRITIC,
     PairScorePolicy,
     Policy,
     PolicyOfEach,
+    divides,
     fill,
     networks_of,
     others,
@@ -60,8 +64,7 @@ ENCODERS = {
     LINKED: "gnn.linked.LinkedEncoder",
 }
 NO_LINKS = (HIERARCHICAL, "flat", "mlp")  # known without loading them
-SHARED_CRITIC, OWN_CRITIC = "shared", "own"
-CRITICS = (SHARED_CRITIC, OWN_CRITIC)
+CRITICS = (SHARED_CRITIC, OWN_CRITIC, NO_CRITIC)
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,21 @@ class PolicySpec:
     forward_units: int = 0
     suspend_units: int = 0
     datacenter: bool = False  # it reads the GPUs of all partitions (`rules.datacenter`)
-    critic: str = SHARED_CRITIC  # own: it judges by the own partition alone
+    critic: str = SHARED_CRITIC  # one of CRITICS; own: it judges by the own partition alone
     encoder_options: dict[str, Any] = field(default_factory=dict, hash=False)  # further parameters
-    agents: int = 0  # that have a network each; 0: any number share one
+    agents: int = 0  # that have a network each, or one a group; 0: any number share one
+    groups: list[list[int]] = field(default_factory=list, hash=False)  # of `agents`; []: each alone
 
     def __post_init__(self) -> None:
-        """Check the names."""
+        """Check names and groups."""
         for key, known in (("encoder", tuple(ENCODERS)), ("critic", CRITICS)):
-            if getattr(self, key) not in known:
-                raise ValueError(
-                    f"{key} is {getattr(self, key)!r}; it must be one of {', '.join(known)}"
-                )
+            value = getattr(self, key)
+            if value not in known:
+                raise ValueError(f"{key} is {value!r}; it must be one of {', '.join(known)}")
+        if self.groups and not divides(self.groups, self.agents):
+            raise ValueError(
+                f"groups: {self.groups}; it must have each of {self.agents} agents once"
+            )
 
     @property
     def reads_links(self) -> bool:
@@ -99,7 +106,8 @@ class PolicySpec:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain form, for files; that of a shared network is as it was before there were others."""
-        return {key: value for key, value in asdict(self).items() if key != "agents" or value}
+        new = ("agents", "groups")
+        return {key: value for key, value in asdict(self).items() if key not in new or value}
 
 
 def encoder_name(target: str) -> str:
@@ -141,9 +149,10 @@ def reads_links(name: str) -> bool:
 
 
 def build_policy(spec: PolicySpec, num_racks: int) -> Policy:
-    """Fresh weights, of one network or of one an agent."""
+    """Fresh weights, of one network, of one an agent, or of one a group."""
     if spec.agents:
-        return PolicyOfEach([build_network(spec, num_racks) for _ in range(spec.agents)])
+        count = range(len(spec.groups) or spec.agents)
+        return PolicyOfEach([build_network(spec, num_racks) for _ in count], spec.groups)
     return build_network(spec, num_racks)
 
 
@@ -165,7 +174,7 @@ def build_network(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
         num_racks=num_racks,
         hidden=spec.head_dim,
         prior_scale=spec.prior_scale,
-        own_critic=spec.critic == OWN_CRITIC,
+        critic=spec.critic,
         suspends=spec.suspends,
         prior_units=(spec.start_units, spec.forward_units, spec.suspend_units),
         datacenter=spec.datacenter,
@@ -269,6 +278,7 @@ def _check_kinds(values: PolicySpec | CodecRules) -> None:
             int: type(value) is int and value >= (each.default != 0),
             str: isinstance(value, str),  # the description itself knows the names
             dict[str, Any]: isinstance(value, dict),
+            list[list[int]]: isinstance(value, list),
             float | None: value is None or number,
         }
         if not fits.get(each.type, number):
@@ -324,9 +334,8 @@ def _fitted(weights: dict[str, Tensor], policy: Policy, known: Known) -> dict[st
         ColumnsError: a column is not here.
     """
     fresh, today = policy.state_dict(), columns_of()
-    critic: tuple[Group, ...] = (
-        (None, OfContext) if networks_of(policy)[0].own_critic else (None, OfContext, OfPeer)
-    )
+    own = networks_of(policy)[0].critic == OWN_CRITIC
+    critic: tuple[Group, ...] = (None, OfContext) if own else (None, OfContext, OfPeer)
     for pattern, groups in (*INPUTS, (re.escape(CRITIC), critic)):
         named = sum(len(today[group]) for group in groups if group)
         for name in fresh.keys() & weights.keys():

@@ -40,7 +40,7 @@ GROUPS = {
 def why_torch(spec: PolicySpec, rules: CodecRules) -> str:
     """Why a policy of these sizes and rules is not compiled; empty if it is."""
     if spec.agents:
-        return "each agent has a network of its own"
+        return "agents have several networks"
     return _why_torch(encoder_class(spec.encoder), spec.rounds, rules.links)
 
 

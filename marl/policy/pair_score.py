@@ -72,6 +72,7 @@ def two_layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
+SHARED_CRITIC, OWN_CRITIC, NO_CRITIC = "shared", "own", "none"
 OWN_CONTEXT = [column for column in OfContext if column not in CONTEXT_OF_OTHERS]
 UNREAD = ("value.", "encoder.rack_norm.")  # parameters that who plays does not read
 MASKED = -1e9  # not -inf: entropies and divergences stay finite
@@ -124,7 +125,7 @@ class PairScorePolicy(nn.Module):
         num_racks: int,
         hidden: int,
         prior_scale: float,
-        own_critic: bool = False,
+        critic: str = SHARED_CRITIC,
         suspends: bool = False,
         prior_units: Sequence[int] = (0, 0, 0),
         datacenter: bool = False,
@@ -132,8 +133,9 @@ class PairScorePolicy(nn.Module):
         """`hidden`: width of the heads; `num_racks`: racks a partition can have.
 
         With `prior_scale` above 0 that times the linear score is added to all scores, and the
-        network's own begin at zero: it learns what to add. With `own_critic` the critic is not
-        shown what the state says of other partitions. With `suspends` it scores suspensions.
+        network's own begin at zero: it learns what to add. An own critic is not shown what the
+        state says of other partitions; without one every value is 0. With `suspends` it scores
+        suspensions.
         `prior_units`: of the prior's layers (`LinearPrior`). `datacenter`: observations hold the
         GPUs of all partitions (`rules.datacenter`).
         """
@@ -160,8 +162,9 @@ class PairScorePolicy(nn.Module):
         self.wait = two_layers(state, hidden, 1)
         self.seek = two_layers(len(OfJob) + len(OfContext), hidden, width) if datacenter else None
         self.found = nn.Linear(width, width, bias=False) if datacenter else None
-        self.own_critic = own_critic
-        self.value = two_layers(width + len(OWN_CONTEXT) if own_critic else state, hidden, 1)
+        self.critic, own = critic, width + len(OWN_CONTEXT)
+        judged = own if critic == OWN_CRITIC else state
+        self.value = None if critic == NO_CRITIC else two_layers(judged, hidden, 1)
         if self.prior is not None:
             last = [self.key, self.start.score, self.forward_to.score, self.wait[-1]]
             last += [] if self.suspend_for is None else [self.suspend_for.score]
@@ -237,8 +240,11 @@ class PairScorePolicy(nn.Module):
         return embedded.expand(-1, sought.shape[1], -1, -1), best
 
     def values(self, state: Tensor) -> Tensor:
-        """(B,) the critic's judgement."""
-        value: Tensor = self.value(self._own(state) if self.own_critic else state).squeeze(-1)
+        """(B,) the critic's judgement; 0 without one."""
+        if self.value is None:
+            return state.new_zeros(len(state))
+        judged = self._own(state) if self.critic == OWN_CRITIC else state
+        value: Tensor = self.value(judged).squeeze(-1)
         return value
 
     def _own(self, state: Tensor) -> Tensor:
@@ -250,35 +256,40 @@ class PairScorePolicy(nn.Module):
 
 
 class PolicyOfEach(nn.Module):
-    """A network for each agent: a turn is scored by the network of the agent whose turn it is.
+    """A network for each agent, or group of them: a turn is scored by that of its agent.
 
-    That is the agent whose row of `peers` is marked as its own. No weight is shared, so each
-    network learns from its agent's turns alone, though batches hold those of all.
+    That is the agent whose row of `peers` is marked as its own. Networks share no weight, so each
+    learns from its agents' turns alone, though batches hold those of all.
 
     Shapes:
-        as `PairScorePolicy`; the last column of the state is the agent
+        as `PairScorePolicy`; the last column of the state is the network
     """
 
-    def __init__(self, networks: Sequence[PairScorePolicy]) -> None:
-        """Network m is of agent m."""
+    def __init__(
+        self, networks: Sequence[PairScorePolicy], groups: Sequence[Sequence[int]] = ()
+    ) -> None:
+        """Network n is of the agents `groups[n]`, of agent n where there are no groups."""
         super().__init__()
         self.networks = list(networks)
         self.agents = nn.ModuleList(self.networks)
+        of_agent = {agent: n for n, group in enumerate(groups) for agent in group}
+        numbers = [of_agent[agent] for agent in sorted(of_agent)] or list(range(len(networks)))
+        self.register_buffer("network_of", torch.tensor(numbers), persistent=False)
 
     def forward(self, observation: dict[str, Tensor]) -> Scores:
         """Masked logits and the state."""
-        who = _who(observation)
+        who = self._who(observation)
         logits, state = self._each(who, lambda network, rows: network(_rows(observation, rows)))
         return Scores(logits, torch.cat([state, who.unsqueeze(-1)], -1))
 
     def encode(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """State (B, state_dim) and server embeddings (B, S, H)."""
-        who = _who(observation)
+        who = self._who(observation)
         state, servers = self._each(who, lambda one, rows: one.encode(_rows(observation, rows)))
         return torch.cat([state, who.unsqueeze(-1)], -1), servers
 
     def values(self, state: Tensor) -> Tensor:
-        """(B,) the judgement of each agent's own critic."""
+        """(B,) the judgement of each network's own critic."""
         who = state[:, -1]
         (value,) = self._each(who, lambda one, rows: (one.values(state[rows, :-1]),))
         return value
@@ -287,16 +298,27 @@ class PolicyOfEach(nn.Module):
         self, who: Tensor, judge: Callable[[PairScorePolicy, Tensor], tuple[Tensor, ...]]
     ) -> list[Tensor]:
         """What `judge` says of each network's rows, in the order of `who` (B,)."""
-        rows = [torch.nonzero(who == m).squeeze(-1) for m in range(len(self.networks))]
+        rows = [torch.nonzero(who == n).squeeze(-1) for n in range(len(self.networks))]
         shares = zip(self.networks, rows, strict=True)
         judged = [judge(network, own) for network, own in shares if len(own) > 0]
         order = torch.cat(rows).argsort()
         return [torch.cat(parts)[order] for parts in zip(*judged, strict=True)]
 
+    def _who(self, observation: dict[str, Tensor]) -> Tensor:
+        """(B,) the networks of the agents that see B observations."""
+        agent = observation["peers"][..., OfPeer.OWN].argmax(-1)
+        number: Tensor = self.get_buffer("network_of")[agent]
+        return number
 
-def _who(observation: dict[str, Tensor]) -> Tensor:
-    """(B,) the agents that see B observations."""
-    return observation["peers"][..., OfPeer.OWN].argmax(-1)
+
+def divides(groups: object, agents: int) -> bool:
+    """Whether it is a list of lists in which each agent stands once, and no list is empty."""
+    if not (isinstance(groups, list) and all(isinstance(group, list) for group in groups)):
+        return False
+    members = [agent for group in groups for agent in group]
+    if not (all(groups) and all(type(agent) is int for agent in members)):
+        return False
+    return sorted(members) == list(range(agents))
 
 
 def _rows(observation: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
@@ -307,7 +329,7 @@ Policy = PairScorePolicy | PolicyOfEach
 
 
 def networks_of(policy: Policy) -> list[PairScorePolicy]:
-    """One that all agents share, or one an agent."""
+    """One that all agents share, or one an agent or group."""
     return policy.networks if isinstance(policy, PolicyOfEach) else [policy]
 
 

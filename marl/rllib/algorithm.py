@@ -1,4 +1,4 @@
-"""Multi-agent PPO on RLlib's new API stack, with one policy for all agents or one each."""
+"""Multi-agent PPO on RLlib's new API stack: one policy for all agents, one a group or each."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -223,8 +223,8 @@ def learners_of(ppo: PpoSpec, policy: PolicySpec, ray: RaySpec | None) -> int:
         )
     if learners > 1 and policy.agents:
         raise RayError(
-            f"ray.num_learners is {learners} with policy.networks=each: a learner may get no turn "
-            "of an agent, for whose network the others would wait; set ray.num_learners=1"
+            f"ray.num_learners is {learners} with several policy.networks: a learner may get no "
+            "turn of one, for which the others would wait; set ray.num_learners=1"
         )
     return learners
 

@@ -172,7 +172,7 @@ class MarlScheduler:
         spec, rules = read_spec(self._folder)
         if spec.agents not in {0, view.num_partitions}:
             raise PolicyFileError(
-                f"{self._folder}: has a network for each of {spec.agents} agents, and here are "
+                f"{self._folder}: has networks for {spec.agents} agents, and here are "
                 f"{view.num_partitions}; use agents.count={spec.agents}, or a policy that was "
                 "trained with policy.networks=null, which any number share"
             )

@@ -1,4 +1,4 @@
-"""A network for each agent: who is scored by which, what each learns from, files and plays."""
+"""Networks of agents and of groups, and without critics: who scores which turns, who learns."""
 
 import json
 from collections.abc import Callable
@@ -12,9 +12,10 @@ import torch
 
 from gpuyard.launch.build import check_training
 from gpuyard.launch.errors import ConfigError
+from gpuyard.training.board import training_bars
 from gpuyard.training.network import network_in
 from gpuyard.training.session import Training, policy_spec
-from marl.policy.build import PolicyFileError, build_policy, load_policy, save_policy
+from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec, save_policy
 from marl.policy.pair_score import PolicyOfEach, networks_of, stack
 from marl.training.plan import play_greedily
 from marl.training.spec import RayError
@@ -101,7 +102,7 @@ def test_ppo_trains_both_and_goes_on_from_a_checkpoint(
 
 @pytest.mark.ray
 def test_several_learners_are_refused(trainer_of: Callable[..., Any]):
-    with pytest.raises(RayError, match=r"num_learners is 2 with policy\.networks=each"):
+    with pytest.raises(RayError, match=r"num_learners is 2 with several policy\.networks"):
         trainer_of(**arguments(policy=EACH, ray=replace(local_ray(), num_learners=2)))
 
 
@@ -129,10 +130,29 @@ def test_validation_plays_as_the_scheduler(tmp_path: Path):
     assert events(run) == events(deployed(tmp_path, 1))
 
 
+def test_agents_of_a_group_share_a_network(tmp_path: Path):
+    first, second = loud_policy(SMALL, 0), loud_policy(SMALL, 5)
+    of = {
+        "shared": (first, SMALL),
+        "together": (PolicyOfEach([first], [[1, 0]]), replace(EACH, groups=[[1, 0]])),
+        "each": (PolicyOfEach([first, second]), EACH),
+        "crossed": (PolicyOfEach([second, first], [[1], [0]]), replace(EACH, groups=[[1], [0]])),
+    }
+    played = {}
+    for name, (policy, spec) in of.items():
+        save_policy(tmp_path / name, policy, spec, RULES)
+        assert read_spec(tmp_path / name)[0] == spec
+        played[name] = events(deployed(tmp_path / name, 1))
+    assert played["together"] == played["shared"] != played["each"] == played["crossed"]
+    for groups in ([[0]], [[0, 1], []], [[0, 1, 1]], [0, 1], [[0, True]]):
+        with pytest.raises(ValueError, match="it must have each of 2 agents once"):
+            replace(EACH, groups=groups)
+
+
 def test_a_world_of_another_number_of_agents_is_refused(tmp_path: Path):
     of_both(tmp_path, 0, 5)
     for untrained in (False, True):
-        with pytest.raises(PolicyFileError, match="for each of 2 agents, and here are 4"):
+        with pytest.raises(PolicyFileError, match="networks for 2 agents, and here are 4"):
             deployed(tmp_path, 1, partitions=4, untrained=untrained)
 
 
@@ -167,12 +187,37 @@ def test_a_training_has_a_network_for_each_of_its_agents_if_told_so(tmp_path: Pa
     assert (training.spec.agents, len(networks)) == (3, 3)
     priors = [network.prior.state_dict() for network in networks]
     assert all(torch.equal(priors[0][key], each[key]) for each in priors for key in each)
+    groups = launched(tmp_path / "groups", "policy.networks=[[2,0],[1]]", "agents.count=3")
+    check_training(groups.config)
+    assert len(networks_of(Training(groups).fresh_policy())) == 2
+    with pytest.raises(ConfigError, match=r"each of 3 agents, from 0, stands once"):
+        check_training(
+            launched(tmp_path / "short", "policy.networks=[[0],[1]]", "agents.count=3").config
+        )
     assert len(networks_of(Training(launched(tmp_path / "shared")).fresh_policy())) == 1
-    with pytest.raises(ConfigError, match=r"policy\.networks is 'mine'; it must be null or each"):
+    with pytest.raises(ConfigError, match=r"policy\.networks is 'mine'; it must be null, each, or"):
         check_training(launched(tmp_path / "mine", "policy.networks=mine").config)
     before = launched(tmp_path / "before").config
     del before["policy"]["networks"]  # somebody's own file of conf/policy
     check_training(before)
     assert policy_spec(before).agents == 0
-    with pytest.raises(RayError, match="num_learners is 2 with policy"):  # before any play
+    with pytest.raises(RayError, match="num_learners is 2 with several policy"):  # before any play
         Training(launched(tmp_path / "two", "policy.networks=each", "ray.num_learners=2"))
+
+
+@pytest.mark.ray
+def test_ppo_learns_without_a_critic(trainer_of: Callable[..., Any], tmp_path: Path):
+    bare = replace(SMALL, critic="none")
+    trainer = trainer_of(**arguments(policy=bare, ppo=replace(PPO, gae_lambda=1.0)))
+    begun = {key: value.clone() for key, value in trainer.policy().state_dict().items()}
+    assert trainer.iterate().value_explained == pytest.approx(0.0, abs=1e-6)
+    learned = trainer.policy()
+    assert not any(name.startswith("value") for name in begun)
+    assert not torch.equal(begun["query.0.weight"], learned.state_dict()["query.0.weight"])
+    save_policy(tmp_path / "bare", learned, bare, RULES)
+    read = load_policy(tmp_path / "bare", 2)[0]
+    assert not read.values(read.encode(seen_by_both())[0]).any()
+    words = "policy.critic=none", "warm_start=values", "warm_start.episodes=1000000"
+    training = Training(launched(tmp_path, *words))
+    with training_bars() as progress:  # nothing is played, for there is no critic to fit
+        assert training.warm_start(progress).value is None
