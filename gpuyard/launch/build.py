@@ -213,7 +213,6 @@ TRAINING: Rules = {
     "warm_start.minibatch": (True, 1),
 }
 CRITICS = ("shared", "own", "none")
-EACH = "each"  # of policy.networks
 # What says how to train and may change on a resume; what else `train` reads is the setting.
 OF_TRAINING = (
     "algo", "keep_checkpoints", "logger", "page", "ray", "resume", "rivals", "tune",
@@ -243,7 +242,6 @@ def check_training(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     from marl.env.world import TRAIN_PHYSICS  # numba
-    from marl.policy.pair_score import divides
 
     if "batch_agent_steps" not in config["algo"]:
         raise ConfigError("algo: `train` takes algo=ppo; others are for `gpuyard learn`")
@@ -252,12 +250,6 @@ def check_training(config: Mapping[str, Any]) -> None:
         check_plain(config, {"encoder.inner_rounds": (True, 1)})
     check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_choice(config, "policy.critic", CRITICS)
-    networks = config["policy"].get("networks")  # own files of before have none
-    if networks not in (None, EACH) and not divides(networks, config["agents"]["count"]):
-        raise ConfigError(
-            f"policy.networks is {networks!r}; it must be null, {EACH}, or lists in which each of "
-            f"{config['agents']['count']} agents, from 0, stands once, like [[0,1],[2,3]]"
-        )
     if config["reward"].get("scale_jobs") and config["algo"]["gamma"] == 1:
         raise ConfigError("algo.gamma is 1: reward=progress pays a job whenever it ends; lower it")
     batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))

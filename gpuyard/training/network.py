@@ -3,16 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import SIGMA_INNER, NetworkForm, linear_sigmas
 from gpuyard.training.strategies import Climb
 from marl.env.layout import CodecRules
 from marl.policy.build import RACKS, PolicyFileError, PolicySpec, build_network, load_policy
-from marl.policy.pair_score import PairScorePolicy, fill, flat, others, searched, vector_of
+from marl.policy.pair_score import PairScorePolicy, divides, fill, flat, others, searched, vector_of
 from sim.arrays import FloatArray
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
@@ -27,6 +29,24 @@ READERS = (
     ("forward_to.of_pair.weight", "prior.forward_to", "prior.forward_layer.inner", FORWARD_OF_ROW),
 )
 PRIOR_SCALE = 1.0
+EACH = "each"  # of policy.networks
+
+
+def groups_of(networks: Any, agents: int) -> list[list[int]] | None:
+    """Agents of each network by `policy.networks`; empty: each has its own. None: all share one.
+
+    Raises:
+        ConfigError: it is none of these; names the value and what it must be.
+    """
+    if networks in (None, EACH):
+        return [] if networks else None
+    if not divides(networks, agents):
+        raise ConfigError(
+            f"policy.networks is {networks!r}; it must be null, {EACH}, or lists in which each of "
+            f"{agents} agents, from 0, stands once, like [[0,1],[2,3]]"
+        )
+    groups: list[list[int]] = networks
+    return groups
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
-from gpuyard.launch.build import EACH, OF_TRAINING, build
+from gpuyard.launch.build import OF_TRAINING, build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
@@ -32,6 +32,7 @@ from gpuyard.training.board import (
     training_bars,
     write_rows,
 )
+from gpuyard.training.network import groups_of
 from gpuyard.training.setting import AUTO, plan_of
 from marl.policy.build import (
     PolicySpec,
@@ -287,6 +288,7 @@ MADE_UP = {"gpu_features", "server_features", "edge_features", "link_features"} 
 def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     """Sizes of the network that `encoder` and `policy` describe."""
     encoder, policy = config["encoder"], config["policy"]
+    groups = groups_of(policy.get("networks"), config["agents"]["count"])  # older files: None
     scale = float(policy["prior_scale"])
     name = encoder_name(new_name(encoder["_target_"]))
     given = {key: value for key, value in encoder.items() if not key.startswith("_")}
@@ -317,8 +319,8 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
         critic=policy["critic"],
         suspends=config["rules"]["suspends"],
         datacenter=config["rules"]["datacenter"],
-        agents=0 if policy.get("networks") is None else config["agents"]["count"],
-        groups=[] if policy.get("networks") in (None, EACH) else policy["networks"],
+        agents=0 if groups is None else config["agents"]["count"],
+        groups=groups or [],
     )
 
 

@@ -135,9 +135,8 @@ class PairScorePolicy(nn.Module):
         With `prior_scale` above 0 that times the linear score is added to all scores, and the
         network's own begin at zero: it learns what to add. An own critic is not shown what the
         state says of other partitions; without one every value is 0. With `suspends` it scores
-        suspensions.
-        `prior_units`: of the prior's layers (`LinearPrior`). `datacenter`: observations hold the
-        GPUs of all partitions (`rules.datacenter`).
+        suspensions. `prior_units`: of the prior's layers (`LinearPrior`). `datacenter`:
+        observations hold the GPUs of all partitions (`rules.datacenter`).
         """
         super().__init__()
         self.prior = LinearPrior(suspends, prior_units) if prior_scale > 0.0 else None
@@ -154,11 +153,10 @@ class PairScorePolicy(nn.Module):
         self.forward_to = JointScore(
             pair=len(OfForward) + known, row=len(OfJob), state=state, hidden=hidden
         )
-        self.suspend_for = (
-            JointScore(pair=len(OfSuspension) + known, row=len(OfJob), state=state, hidden=hidden)
-            if suspends
-            else None
-        )
+        self.suspend_for = None
+        if suspends:
+            pair = len(OfSuspension) + known
+            self.suspend_for = JointScore(pair=pair, row=len(OfJob), state=state, hidden=hidden)
         self.wait = two_layers(state, hidden, 1)
         self.seek = two_layers(len(OfJob) + len(OfContext), hidden, width) if datacenter else None
         self.found = nn.Linear(width, width, bias=False) if datacenter else None

@@ -188,15 +188,12 @@ def test_a_training_has_a_network_for_each_of_its_agents_if_told_so(tmp_path: Pa
     priors = [network.prior.state_dict() for network in networks]
     assert all(torch.equal(priors[0][key], each[key]) for each in priors for key in each)
     groups = launched(tmp_path / "groups", "policy.networks=[[2,0],[1]]", "agents.count=3")
-    check_training(groups.config)
     assert len(networks_of(Training(groups).fresh_policy())) == 2
     with pytest.raises(ConfigError, match=r"each of 3 agents, from 0, stands once"):
-        check_training(
-            launched(tmp_path / "short", "policy.networks=[[0],[1]]", "agents.count=3").config
-        )
+        Training(launched(tmp_path / "short", "policy.networks=[[0],[1]]", "agents.count=3"))
     assert len(networks_of(Training(launched(tmp_path / "shared")).fresh_policy())) == 1
     with pytest.raises(ConfigError, match=r"policy\.networks is 'mine'; it must be null, each, or"):
-        check_training(launched(tmp_path / "mine", "policy.networks=mine").config)
+        Training(launched(tmp_path / "mine", "policy.networks=mine"))
     before = launched(tmp_path / "before").config
     del before["policy"]["networks"]  # somebody's own file of conf/policy
     check_training(before)
