@@ -87,6 +87,11 @@ class Turns:
         return int(self.play.memory.turn["decisions"][0])
 
     @property
+    def now_s(self) -> float:
+        """Time in the run."""
+        return float(self.simulator.state.world["now_s"][0])
+
+    @property
     def over(self) -> bool:
         """Whether all jobs are done or withdrawn."""
         return bool(self.simulator.state.world["num_left"][0] == 0)

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
@@ -21,7 +23,7 @@ from torch import Tensor
 from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
-from marl.rllib.array_runner import ArrayEnvRunner
+from marl.rllib.array_runner import ELAPSED_S, ArrayEnvRunner
 from marl.rllib.cluster import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN, built, placed
 from marl.training.spec import PpoSpec, RayError, RaySpec
 
@@ -53,6 +55,12 @@ class RllibSchedulingEnv(MultiAgentEnv):
         self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
         self._first_seed: int | None = seed
         self._first_cut_frac = first_cut_frac
+
+    @property
+    def now_s(self) -> float:
+        """Time in the episode."""
+        assert self.env.turns is not None
+        return self.env.turns.now_s
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -167,8 +175,41 @@ class PairScoreModule(TorchRLModule, ValueFunctionAPI):
         return torch.cat(judged)
 
 
+class DiscountBySeconds(ConnectorV2):
+    """Makes what follows a turn count exp(-seconds until the agent's next turn / `discount_s`).
+
+    RLlib's advantages take from what follows the share of a turn that has ended; a share lost to
+    time is taken in the same way (a semi-Markov process: Bradtke and Duff, NIPS 1994).
+    """
+
+    def __init__(self, discount_s: float) -> None:
+        """`discount_s`: a reward so much later counts 1/e."""
+        super().__init__()
+        self._discount_s = discount_s
+
+    def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Write the shares."""
+        del kwargs
+        for module in batch.values():
+            lost = 1.0 - torch.exp(-module[ELAPSED_S] / self._discount_s)
+            ended = module[Columns.TERMINATEDS]
+            module[Columns.TERMINATEDS] = torch.maximum(ended.to(lost.dtype), lost)
+        return batch
+
+
 class FusedLearner(PPOTorchLearner):
-    """The same Adam as RLlib's, by torch's fused form: half of its time with small networks."""
+    """RLlib's, discounting by seconds if told so; its Adam by torch's fused form.
+
+    That takes half of the time with small networks.
+    """
+
+    def build(self) -> None:
+        """Put the discount before the advantages."""
+        super().build()
+        discount_s = self.config.learner_config_dict.get("discount_s")
+        if discount_s is not None:
+            piece = DiscountBySeconds(discount_s)
+            self._learner_connector.insert_before(GeneralAdvantageEstimation, piece)
 
     def configure_optimizers_for_module(self, module_id: Any, config: Any = None) -> None:
         """One optimiser for all parameters of a module."""
@@ -210,6 +251,7 @@ def _knobs(ppo: PpoSpec, learners: int) -> dict[str, Any]:
         "grad_clip": ppo.grad_clip,
         "use_kl_loss": False,
         "learner_class": FusedLearner,
+        "learner_config_dict": {"discount_s": ppo.discount_s},
     }
 
 

@@ -27,6 +27,8 @@ from marl.env.layout import Observation
 from marl.policy.pair_score import stack
 from marl.rllib.cluster import RETURN_WINDOW, SHARED, WHOLE_RETURN
 
+ELAPSED_S = "elapsed_s"  # column of batches: seconds until the agent's next turn
+
 
 class Fragment(MultiAgentEpisode):
     """Complete turns of some agents; a turn has what the agent saw next.
@@ -84,6 +86,7 @@ class Track:
     """One agent's turns in one episode, since the last fragment."""
 
     observations: list[Observation] = field(default_factory=list)
+    seen_s: list[float] = field(default_factory=list)  # when
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)  # until the agent's next turn
     log_p: list[float] = field(default_factory=list)
@@ -97,8 +100,9 @@ class Track:
     def cut(self) -> "Track":
         """Hand over the complete turns and the observation after them; keep what hangs."""
         n, names = self.complete, ("actions", "rewards", "log_p", "logits")
-        done = Track(self.observations[: n + 1], *(getattr(self, key)[:n] for key in names))
-        self.observations = self.observations[n:]
+        seen = self.observations[: n + 1], self.seen_s[: n + 1]
+        done = Track(*seen, *(getattr(self, key)[:n] for key in names))
+        self.observations, self.seen_s = self.observations[n:], self.seen_s[n:]
         for key in names:
             setattr(self, key, getattr(self, key)[n:])
         return done
@@ -133,6 +137,7 @@ class Ongoing:
             track = self.tracks.setdefault(agent, Track())
             completed += len(track.observations) > 0
             track.observations.append(observation)
+            track.seen_s.append(self.env.now_s)
         return completed
 
     def step(self, actions: dict[str, int]) -> tuple[int, bool, bool]:
@@ -175,6 +180,7 @@ def _single(
         extra_model_outputs={
             Columns.ACTION_LOGP: buffer(np.array(track.log_p, dtype=np.float32)),
             Columns.ACTION_DIST_INPUTS: buffer(np.stack(track.logits)),
+            ELAPSED_S: buffer(np.diff(track.seen_s).astype(np.float32)),
         },
         terminated=over,
         truncated=truncated,

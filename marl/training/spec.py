@@ -49,6 +49,7 @@ class PpoSpec:
     learning_rate: float
     gamma: float  # a step of an agent, not a second
     gae_lambda: float
+    discount_s: float | None = None  # a reward so much later counts 1/e, `gamma` aside; None: as 1
     clip: float
     entropy: float
     value_weight: float
@@ -63,6 +64,13 @@ class PpoSpec:
     def __post_init__(self) -> None:
         """Check the knobs."""
         check_knobs("algo", self)
+        if self.discount_s is not None:
+            check_numbers("algo", "above 0", TrainingError, discount_s=self.discount_s)
+            if not self.array_runner:
+                raise TrainingError(
+                    f"algo.discount_s is {self.discount_s} with algo.array_runner=false: RLlib's "
+                    "own runner does not note when turns are; set algo.array_runner=true"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -348,3 +348,34 @@ def test_lost_env_runners_are_waited_for_and_then_told(
     with pytest.raises(TrainingError, match=r"2: all env runners were lost.* 3 times.*resume from"):
         trainer.iterate()
     assert trainer.iterations_done == 1
+
+
+def test_rewards_count_less_by_the_seconds_until_them(ppo_of: Callable[..., Any]):
+    discount_s = 1800.0
+    by_time = replace(PPO, gamma=1.0, gae_lambda=1.0, discount_s=discount_s)
+    algorithm = ppo_of(**arguments(ppo=by_time, policy=replace(SMALL, critic="none")))
+    learner = algorithm.learner_group._learner
+    (chunk, *_) = sampled(algorithm, 1, 60)
+    turns = list(chunk.agent_episodes.values())
+    expected, long = [], 0
+    for agent in turns:
+        elapsed_s = np.asarray(agent.get_extra_model_outputs("elapsed_s"), dtype=np.float64)
+        rewards = np.asarray(agent.get_rewards(), dtype=np.float64)
+        at_s = np.concatenate([[0.0], np.cumsum(elapsed_s)])
+        assert (elapsed_s >= 0.0).all()
+        long += int((elapsed_s > 0.0).sum())
+        for i in range(len(rewards)):
+            later = np.exp(-(at_s[i:-1] - at_s[i]) / discount_s)
+            expected.append(float((rewards[i:] * later).sum()))
+        expected.append(None)  # the turn that RLlib adds to judge what follows
+    batch = learner._learner_connector(
+        rl_module=learner.module, batch={}, episodes=[chunk], shared_data={}, metrics=None
+    )
+    found = batch[SHARED]["value_targets"].tolist()
+    assert long > 10
+    pairs = [pair for pair in zip(found, expected, strict=True) if pair[1] is not None]
+    np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-4, atol=1e-6)
+    with pytest.raises(TrainingError, match=r"algo\.discount_s is 5\.0 with algo\.array_runner=f"):
+        replace(PPO, discount_s=5.0, array_runner=False)
+    with pytest.raises(TrainingError, match=r"algo\.discount_s is 0; it must be above 0"):
+        replace(PPO, discount_s=0)
