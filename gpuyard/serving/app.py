@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
+from fastapi_offline import FastAPIOffline
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -171,7 +172,8 @@ class QuickRoute(APIRoute):
 
 def make_app(decider: Decider, board: Board) -> FastAPI:
     """The service around one scheduler."""
-    app = FastAPI(
+    app = FastAPIOffline(  # /docs takes its scripts from here: control planes see no Internet
+        redoc_url=None,
         title="GPUYard",
         version=__version__,
         summary=f"Given this cluster state and queue, what next? Decides: {decider.scheduler.name}",

@@ -34,6 +34,9 @@ class Service:
     status: int = 0
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        return loads(self.text(path, method, body, **headers))
+
+    def text(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> str:
         raw = body is None or isinstance(body, str | Iterator)
         text = body if raw else dumps(body)
         parts = urlsplit(self.url)
@@ -43,7 +46,7 @@ class Service:
         reply = http.getresponse()
         self.status, told = reply.status, reply.read()
         http.close()
-        return loads(told)
+        return told.decode(errors="replace")
 
     def refusal(self, path: str, body: Any, status: int = 422, method: str = "POST") -> str:
         told = self.ask(method, path, body)

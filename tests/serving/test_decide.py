@@ -1,6 +1,7 @@
 """`/decide`: orders for a state, and words for what is none."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +75,15 @@ def test_it_describes_cluster_and_schema(service: Service):
     assert {"/decide", "/state", "/filter", "/prioritize", "/cluster", "/healthz"} == set(paths)
     answer = paths["/decide"]["post"]["responses"]["200"]["content"]["application/json"]
     assert answer["schema"]["$ref"].endswith("AnswerForm")
+
+
+def test_the_page_of_the_schema_needs_no_network(service: Service):
+    page = service.text("/docs")
+    linked = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(linked) >= 3
+    for link in linked:
+        assert link.startswith("/"), link
+        assert (len(service.text(link)) > 0, service.status) == (True, 200), link
 
 
 @pytest.mark.parametrize(
