@@ -29,9 +29,10 @@ PART = re.compile(
 OF_HYDRA = ("defaults", "hydra")  # top-level keys that are no keys of a program
 KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w@]+):(?P<rest>.*)$")
 COMMENT = re.compile(r"(?:^|\s)# ?(?P<words>.*)$")
-DETAILED = ("agents", "rules", "outages", "ray")  # groups whose keys are told too
+DETAILED = ("agents", "rules")  # groups whose keys are told too
 ELSEWHERE = (  # one study each, told on its page
-    "compare_traces", "judge_mixes", "measure_colocation", "train_worl",
+    "compare_traces", "fit_generator", "fit_interference", "generate_trace", "judge_mixes",
+    "measure_colocation", "train_worl",
 )  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def generated() -> str:
 
 
 BY_POLICY = ("marl", "served")  # what it is given suspends jobs or not
-OF_A_RUN = ("placer", "sharing", "name", "checkpoint", "untrained", "weights")  # not its own keys
+OF_A_RUN = ("placer", "sharing", "name", "checkpoint", "untrained", "weights", "observation")
 
 
 def table(group: str) -> str:
@@ -123,7 +124,7 @@ def table(group: str) -> str:
     rows = [_row(group, path) for path in sorted((CONF / group).glob("*.yaml"))]
     heads = [head for head in rows[0] if any(row[head] for row in rows)]
     lines = [heads, [":--"] * len(heads), *([row[head] for head in heads] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace(" :-- ", ":--") + "\n"
 
 
 def _row(group: str, path: Path) -> dict[str, str]:
