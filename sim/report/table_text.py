@@ -300,8 +300,7 @@ def markdown_table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1
 ) -> list[str]:
     """Lines of a table; the first `texts` columns are texts, the others numbers."""
-    rule = [":--" if place < texts else "--:" for place in range(len(headers))]
-    return [
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-        for cells in (headers, rule, *rows)
-    ]
+    sides = (":--" if place < texts else "--:" for place in range(len(headers)))
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in (headers, *rows))
+    head, *body = (f"| {' | '.join(row)} |" for row in cells)
+    return [head, f"|{'|'.join(sides)}|", *body]

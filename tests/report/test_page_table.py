@@ -40,8 +40,8 @@ def test_a_node_says_rows_columns_and_what_is_shown(runs):
     ]
     text = page_markdown(page_tables("here", node), runs, confidence=0.95)
     assert text == (
-        "| x | 0.9 |\n| :-- | --: |\n| a of b | 0.50 [0.50, 0.50] |\n"
-        "\n|  | all |\n| :-- | --: |\n| a of b | 50 [50, 50] |\n"
+        "| x | 0.9 |\n|:--|--:|\n| a of b | 0.50 [0.50, 0.50] |\n"
+        "\n|  | all |\n|:--|--:|\n| a of b | 50 [50, 50] |\n"
     )
 
 
@@ -125,7 +125,7 @@ def test_cells_that_are_joined_are_averaged_window_by_window(runs):
     row = {"label": "a of b", "scheduler": "a", "against": "b"}
     node = [{"show": "saved", "columns": {"load 0.5 + load 0.9": "both"}, "rows": [row]}]
     text = page_markdown(page_tables("here", node), runs, confidence=0.95)
-    assert text == "|  | both |\n| :-- | --: |\n| a of b | 50 [50, 50] |\n"
+    assert text == "|  | both |\n|:--|--:|\n| a of b | 50 [50, 50] |\n"
 
 
 @pytest.mark.parametrize(

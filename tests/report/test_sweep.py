@@ -31,7 +31,7 @@ def test_schedulers_down_and_what_was_swept_across(at_load):
         "## mean JCT [h] over load",
         "",
         "| scheduler | 0.5 | 0.9 |",
-        "| :-- | --: | --: |",
+        "|:--|--:|--:|",
         "| sjf | 2.00 | 3.00 |",
         "| fifo | 2.50 | 4.00 |",
     ]
