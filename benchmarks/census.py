@@ -67,9 +67,8 @@ def longest_function() -> int:
 
 
 def words(*pages: Path) -> int:
-    """Words of some pages: what `wc -w` counts and a letter or digit is in (no lines of tables)."""
-    found = (word for page in pages for word in page.read_text(encoding="utf-8").split())
-    return sum(1 for word in found if any(sign.isalnum() for sign in word))
+    """Words of some pages, as `wc -w` counts them: signs of tables and lists, too."""
+    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
 
 
 def census() -> dict[str, int]:

@@ -36,8 +36,8 @@ def test_no_figure_is_above_its_limit(census: ModuleType):
 
 def test_arrows_and_words_are_counted(census: ModuleType, tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text("| a | 2 % |\n| --- | --- |\n")
-    assert census.words(page) == 2
+    page.write_text("| a | 2 % |\n|---|---|\n- b\n")
+    assert census.words(page, page) == 2 * 9
     assert ("gpuyard/evaluation", "sim") in census.arrows()
     assert all(here != there for here, there in census.arrows())
     assert not any(there.startswith("gpuyard") for here, there in census.arrows() if here == "sim")

@@ -21,7 +21,7 @@ OURS = [
     DOCS / "clusters.md", DOCS / "agents.md", DOCS / "interference.md", DOCS / "metrics.md",
     DOCS / "design.md", *sorted((DOCS / "reference").glob("*.md")),
 ]  # fmt: skip
-MOST_WORDS = 18_000  # of these pages but the README
+MOST_WORDS = 15_000  # of these pages but the README
 MOST_WORDS_README = 700
 MOST_WORDS_RESULT = 500  # of an experiment; the summary is longer
 FENCE = re.compile(r"^```(?:bash|sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -126,7 +126,5 @@ def test_the_page_of_schedulers_names_all_that_there_are():
 
 def test_a_page_of_results_has_at_most_500_words():
     for path in sorted((DOCS / "results").glob("*.md")):
-        words = [
-            word for word in path.read_text(encoding="utf-8").split() if re.search(r"\w", word)
-        ]
+        words = path.read_text(encoding="utf-8").split()
         assert len(words) <= MOST_WORDS_RESULT or path.stem == "README", path.name
