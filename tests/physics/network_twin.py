@@ -52,8 +52,8 @@ class NetworkTwin:
         return found
 
     def hosts(self, job: TwinJob) -> list[int]:
-        """Server of each worker; workers are numbered server by server."""
-        return [server for server, gpus in self.servers(job).items() for _ in gpus]
+        """Server of each worker: worker i runs on the i-th GPU."""
+        return [self.gpu_server[gpu] for gpu in job.gpus]
 
     def shape(self, job: TwinJob) -> tuple[int, int, int]:
         traffic, gang = self.network.profile, len(job.gpus)
@@ -111,13 +111,13 @@ class NetworkTwin:
 
     def inside_s(self, job: TwinJob) -> float:
         """Seconds inside the slowest server."""
-        worst_s, first = 0.0, 0
+        hosts, seconds = self.hosts(job), []
         for server, gpus in self.servers(job).items():
-            num_bytes, steps = self.inside(job, first, len(gpus))
+            workers = [worker for worker, host in enumerate(hosts) if host == server]
+            num_bytes, steps = self.inside(job, workers)
             rate = self.inside_gbps(server, gpus) * (1e9 / 8.0)
-            worst_s = max(worst_s, num_bytes / rate + steps * self.network.alpha_local_s)
-            first += len(gpus)
-        return worst_s
+            seconds.append(num_bytes / rate + steps * self.network.alpha_local_s)
+        return max(seconds)
 
     def inside_gbps(self, server: int, gpus: list[int]) -> float:
         rates, gpu = self.network.server[server], self.network.gpu
@@ -138,10 +138,10 @@ class NetworkTwin:
                     hops.append(rates["socket_gbps"])
         return float(min(hops))
 
-    def inside(self, job: TwinJob, first: int, here: int) -> tuple[float, int]:
-        """Bytes of the busiest GPU and message steps, for workers first .. first + here - 1."""
-        traffic, gang = self.network.profile, len(job.gpus)
-        grad, workers = float(traffic["grad_bytes"][job.profile]), range(first, first + here)
+    def inside(self, job: TwinJob, workers: list[int]) -> tuple[float, int]:
+        """Bytes of the busiest GPU and message steps among these workers of one server."""
+        traffic, gang, here = self.network.profile, len(job.gpus), len(workers)
+        grad = float(traffic["grad_bytes"][job.profile])
         if gang == 1:
             return 0.0, 0
         if traffic["pattern"][job.profile] == RING:

@@ -1,17 +1,30 @@
 """Small clusters and link networks that the network tests share."""
 
+from typing import Any
+
 import numpy as np
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from sim.arrays import FloatArray, IntArray, RowArray
 from sim.physics.catalogue import Catalogue
 from sim.physics.link_load import local_load, measure_placement
 from sim.physics.link_network import MAX_MIN, LinkNetwork, make_link_network, server_flows
+from sim.physics.mix_table import PairTable
+from sim.physics.physics import Physics
 from sim.physics.reference import LoneJob
+from sim.physics.shared_links import link_tables
 from sim.physics.traffic import FLOW, GANG, RING, CommGraph, Traffic, flows_per_worker, traffic_rows
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
+from tests.contract.compositions import CONF
 
 GB = 1e9 / 8.0  # bytes in a gigabit: a link of 1 Gbps moves that many a second
+
+
+def built(path: str) -> Any:
+    """What a file of `conf/` makes."""
+    return instantiate(OmegaConf.load(CONF / path), _convert_="all")
 
 
 def catalogue_of(profiles: int) -> Catalogue:
@@ -56,6 +69,19 @@ def network_of(topology: Topology, traffic: Traffic, **changed: float) -> LinkNe
         catalogue=catalogue_of(len(traffic.pattern)),
         topology=topology,
         **constants,
+    )
+
+
+def linked(topology: Topology, *rows: dict[str, float], **changed: float) -> Physics:
+    """Physics of shared links and nothing else, a profile a row of traffic."""
+    links, catalogue = network_of(topology, traffic_of(*rows), **changed), catalogue_of(len(rows))
+    ones = np.ones((1, len(rows), len(rows)))
+    return Physics(
+        catalogue=catalogue,
+        pairs=PairTable(ones, ones > 0, "none"),
+        network=link_tables(links, catalogue, topology),
+        reference_gpu="p100",
+        links=links,
     )
 
 

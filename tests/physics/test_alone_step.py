@@ -6,29 +6,14 @@ import numpy as np
 import pytest
 
 from sim.decision import Decision, Start
-from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.reference import AloneStep, scattered_gpus
 from sim.physics.traffic import MIX
-from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
+from tests.physics.network_worlds import GB, linked, racks
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, physics_of, play, world
 
 PLACES = ([0, 1], [0, 4], [4, 12], [0, 1, 4, 5], [0, 4, 1, 5], [0, 4, 8, 12], [3])
-
-
-def linked(topology, *rows) -> Physics:
-    """Physics whose communication is that of shared links."""
-    traffic = traffic_of(*rows)
-    catalogue = catalogue_of(len(rows))
-    base = physics_of(cluster(1, 1), slowdown=np.ones((len(rows), len(rows))).tolist())
-    return Physics(
-        catalogue=catalogue,
-        pairs=base.pairs,
-        network=NoNetwork().tables(catalogue, topology),
-        reference_gpu="p100",
-        links=network_of(topology, traffic),
-    )
 
 
 def charged_s(physics: Physics, topology, gpus) -> float:
@@ -40,23 +25,18 @@ def charged_s(physics: Physics, topology, gpus) -> float:
     return float(run.finish_s[0]) * least
 
 
+@pytest.mark.parametrize("law", ["links", "tables"])
 @pytest.mark.parametrize("gpus", PLACES)
-def test_rings_on_links_step_as_in_a_run(gpus):
+def test_it_steps_as_in_a_run(gpus, law):
     topology = racks()
     physics = linked(topology, {})
-    alone = AloneStep(physics, topology)
-    assert alone.step_s(0, np.array(gpus)) == pytest.approx(charged_s(physics, topology, gpus))
-
-
-@pytest.mark.parametrize("gpus", PLACES)
-def test_tables_step_as_in_a_run(gpus):
-    topology = racks()
-    tables = dataclasses.replace(
-        physics_of(topology, server_s=[0.0, 0.0, 0.5, 0.7, 0.9]).network,
-        rack_s=np.array([[0.0, 0.0, 0.25]]),
-        local_s=np.array([[0.0, 0.0, 0.1, 0.2, 0.3]]),
-    )
-    physics = dataclasses.replace(physics_of(topology), network=tables)
+    if law == "tables":
+        tables = dataclasses.replace(
+            physics_of(topology, server_s=[0.0, 0.0, 0.5, 0.7, 0.9]).network,
+            rack_s=np.array([[0.0, 0.0, 0.25]]),
+            local_s=np.array([[0.0, 0.0, 0.1, 0.2, 0.3]]),
+        )
+        physics = dataclasses.replace(physics_of(topology), network=tables)
     alone = AloneStep(physics, topology)
     assert alone.step_s(0, np.array(gpus)) == pytest.approx(charged_s(physics, topology, gpus))
 
@@ -74,16 +54,11 @@ def test_the_slowest_type_sets_the_pace():
 PAIRS = {"pattern": MIX, "tensor_width": 2, "tensor_bytes": 10 * GB, "grad_bytes": 0.1 * GB}
 
 
-def test_what_is_cut_matters_on_links():
+def test_what_is_cut_matters_on_links_and_the_least_is_on_the_fewest_servers():
     # Two tensor pairs on two servers: two and two keep both whole, three and one cut one.
     topology = racks()
     alone = AloneStep(linked(topology, PAIRS), topology)
     assert alone.step_s(0, np.array([0, 1, 4, 5])) < 0.6 * alone.step_s(0, np.array([0, 1, 2, 4]))
-
-
-def test_the_least_is_on_the_fewest_servers():
-    topology = racks()
-    alone = AloneStep(linked(topology, PAIRS), topology)
     assert alone.least_s(0, 4) == alone.step_s(0, np.arange(4))
     assert alone.least_s(0, 6) <= alone.step_s(0, np.arange(6))
     assert alone.least_s(0, 6) < alone.most_s(0, 6)

@@ -1,24 +1,16 @@
-"""Profiles stated in the configuration, and the network that gives them shapes."""
-
-import os
-from pathlib import Path
+"""Profiles: stated, measured, and the files of the package."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
-from interference.gavel import RUN, MeasuredProfiles, measured_speedup
+from interference.gavel import RUN, MeasuredProfiles, measured_speedup, spread_ratio
 from sim.errors import PhysicsError
 from sim.physics.catalogue import StatedModel, StatedProfiles, throughputs
+from sim.physics.mix_table import fit_additive
+from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, shipped_rows
 from sim.physics.traffic import MIX, RING
-from tests.contract.compositions import CONF
-from tests.physics.network_worlds import racks
-
-
-def shipped(path: str):
-    return instantiate(OmegaConf.load(CONF / path), _convert_="all")
+from tests.physics.network_worlds import built, racks
 
 
 def test_the_numbers_are_those_stated():
@@ -32,8 +24,8 @@ def test_the_numbers_are_those_stated():
 
 
 def test_the_shipped_five_have_the_shapes_of_their_network():
-    catalogue = shipped("profiles/parallel.yaml")
-    links = shipped("network/parallel.yaml").links(catalogue, racks(gpus=8))
+    catalogue = built("profiles/parallel.yaml")
+    links = built("network/parallel.yaml").links(catalogue, racks(gpus=8))
     row = dict(zip(catalogue.names, links.profile, strict=True))
     assert {int(row[n]["pattern"]) for n in ("VGG-19/32", "ResNet-152/32")} == {RING}
     bert, gpt = row["BERT-large/8"], row["GPT-2-XL/4"]
@@ -43,19 +35,11 @@ def test_the_shipped_five_have_the_shapes_of_their_network():
     assert float(gpt["activation_bytes"]) == pytest.approx(26e6, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("given", "rule"),
-    [
-        ({"step_s": 0.0, "gradient_bytes": 1.0}, r"step_s is 0\.0; it must be above 0"),
-        ({"step_s": 1.0, "gradient_bytes": -1.0}, r"gradient_bytes is -1\.0; it must be 0 or more"),
-    ],
-)
-def test_impossible_numbers_are_refused(given, rule):
-    with pytest.raises(PhysicsError, match=rule):
-        StatedModel(**given)
-
-
-def test_no_models_are_no_profiles():
+def test_impossible_numbers_are_refused():
+    with pytest.raises(PhysicsError, match=r"step_s is 0\.0; it must be above 0"):
+        StatedModel(step_s=0.0, gradient_bytes=1.0)
+    with pytest.raises(PhysicsError, match=r"gradient_bytes is -1\.0; it must be 0 or more"):
+        StatedModel(step_s=1.0, gradient_bytes=-1.0)
     with pytest.raises(PhysicsError, match="name at least one each"):
         StatedProfiles(gpu_types=["x"], models={})
 
@@ -63,18 +47,20 @@ def test_no_models_are_no_profiles():
 STEPS_S = np.array([[1.0, 1.0, 1.25, 1.5, 2.0]])  # with 0 to 4 GPUs
 
 
-def test_unmeasured_profiles_do_n_steps_worth_in_the_modelled_step():
-    assert throughputs(STEPS_S, None).tolist() == [[0.0, 1.0, 1.6, 2.0, 2.0]]
-    assert throughputs(STEPS_S, np.full((1, 9), np.nan)).tolist() == [[0.0, 1.0, 1.6, 2.0, 2.0]]
-
-
-def test_measured_numbers_count_and_the_model_goes_on_from_the_last_of_them():
-    # Measured 1.2 at 2; the model makes 2.0 / 1.6 of it at 3 and at 4.
-    found = throughputs(STEPS_S, np.array([[np.nan, 1.0, 1.2]]))
-    assert found.tolist() == [[0.0, 1.0, 1.2, 1.2 * 1.25, 1.2 * 1.25]]
-    # A gap (3) is filled from below; wider tables than needed are cut.
-    found = throughputs(STEPS_S, np.array([[np.nan, 1.0, 1.2, np.nan, 3.0, 3.5]]))
-    assert found.tolist() == [[0.0, 1.0, 1.2, 1.2 * 1.25, 3.0]]
+@pytest.mark.parametrize(
+    ("measured", "found"),
+    [
+        (None, [0.0, 1.0, 1.6, 2.0, 2.0]),  # n steps' worth in the modelled step
+        ([np.nan] * 9, [0.0, 1.0, 1.6, 2.0, 2.0]),
+        # Measured 1.2 at 2; the model makes 2.0 / 1.6 of it at 3 and at 4.
+        ([np.nan, 1.0, 1.2], [0.0, 1.0, 1.2, 1.2 * 1.25, 1.2 * 1.25]),
+        # A gap (3) is filled from below; wider tables than needed are cut.
+        ([np.nan, 1.0, 1.2, np.nan, 3.0, 3.5], [0.0, 1.0, 1.2, 1.2 * 1.25, 3.0]),
+    ],
+)
+def test_measured_numbers_count_and_the_model_goes_on_from_the_last_of_them(measured, found):
+    table = None if measured is None else np.array([measured])
+    assert throughputs(STEPS_S, table).tolist() == [found]
 
 
 def test_measured_curves_are_geometric_means_cut_at_linear_without_the_v100():
@@ -95,14 +81,65 @@ def test_measured_curves_are_geometric_means_cut_at_linear_without_the_v100():
     assert np.isnan(curve[1, 2:]).all() and curve[1, 1] == 1.0
 
 
-def test_the_measured_profiles_bring_their_curves():
-    data = Path(__file__).resolve().parents[2] / os.environ.get("GPUYARD_DATA", "../shared/data")
-    if not (data / "throughput").is_dir():
-        pytest.skip("the measured data is not there; set GPUYARD_DATA")
-    profiles = MeasuredProfiles(data_dir=data)
+def test_the_measured_profiles_bring_their_curves(real_data):
+    profiles = MeasuredProfiles(data_dir=real_data)
     assert profiles.speedup.shape == (len(profiles.names), 9)
     several = profiles.speedup[profiles.gang_ok]
     assert np.isfinite(several[:, 1:]).mean() > 0.9
     shown = several[np.isfinite(several[:, 8])]
     assert np.all(shown[:, 1:] <= np.arange(1, 9) * (1 + 1e-12))
     assert np.all(shown[:, 8] > shown[:, 1])
+
+
+def test_profiles():
+    catalogue = ShippedProfiles()
+    names, step_s = catalogue.names, catalogue.compute_s
+    assert len(names) == len(set(names)) == 24
+    assert catalogue.gpu_types == ("k80", "p100", "v100")
+    assert catalogue.source == "shipped"
+    assert step_s.shape == (24, 3) and np.all((step_s > 0.001) & (step_s < 10))
+    assert catalogue.gang_ok.tolist() == [not name.startswith("Recommendation") for name in names]
+    for row in range(1, 24):  # a larger batch takes longer
+        if names[row].split("/")[0] == names[row - 1].split("/")[0]:
+            assert np.all(step_s[row] > step_s[row - 1])
+    # Spread costs more on the faster type.
+    mean = spread_ratio(step_s, catalogue.sync_bytes[:, None])[catalogue.gang_ok].mean(axis=0)
+    assert mean[0] > mean[1] > mean[2]
+    assert mean[1] == pytest.approx(0.69, abs=0.06)
+
+
+def test_pairs_are_like_the_published_quantiles():
+    # Normalised speed p25, p50, p75 and share that does not fit, by type: data notes, section 2.
+    published = {
+        "k80": (0.45, 0.54, 0.62, 0.13),
+        "p100": (0.49, 0.60, 0.71, 0.03),
+        "v100": (0.46, 0.68, 0.85, 0.07),
+    }
+    catalogue = ShippedProfiles()
+    table = ShippedInterference().pair_table(catalogue)
+    assert table.source == "shipped"
+    for row, gpu_type in enumerate(catalogue.gpu_types):
+        norm = 1 / table.slowdown[row][table.feasible[row]]
+        quantiles = np.quantile(norm, [0.25, 0.5, 0.75])
+        np.testing.assert_allclose(quantiles, published[gpu_type][:3], atol=0.1)
+        assert (~table.feasible[row]).mean() == pytest.approx(published[gpu_type][3], abs=0.02)
+
+
+def test_pairs_scatter_about_additive_terms_as_much_as_the_summary_says():
+    spread = {row["gpu_type"]: float(row["residual_sd_ln"]) for row in shipped_rows("summary.csv")}
+    assert spread == {"k80": 0.083, "p100": 0.108, "v100": 0.288}  # data notes, section 2
+    catalogue = ShippedProfiles()
+    table = ShippedInterference().pair_table(catalogue)
+    victim, aggressor = np.indices((24, 24)).reshape(2, -1)
+    for row, gpu_type in enumerate(catalogue.gpu_types):
+        norm = 1 / table.slowdown[row].ravel()
+        fit = fit_additive(victim=victim, aggressor=aggressor, norm=norm, profiles=24)
+        # Speeds are cut at 1, which takes some of the V100's spread away.
+        assert 0.6 < fit.residual_sd / spread[gpu_type] < 1.1
+
+
+def test_unknown_profile_is_named():
+    catalogue = ShippedProfiles()
+    object.__setattr__(catalogue, "names", ("Other/1", *catalogue.names[1:]))
+    with pytest.raises(PhysicsError, match=r"no shipped pair of 'Other/1'"):
+        ShippedInterference().pair_table(catalogue)

@@ -59,6 +59,8 @@ def write_sia(folder: Path, rows: str) -> None:
 
 
 def test_sia_rows(tmp_path):
+    with pytest.raises(PhysicsError, match="give the folder that holds throughput"):
+        read_sia(tmp_path)
     write_sia(tmp_path, "net,t4,12,8,0.5,0.1\ngpt_pmp,t4,8,2,0.2,0.3\nnet,t4,1,4,0.25,0.01\n")
     assert read_sia(tmp_path) == [
         MeasuredStep("sia", "net", "t4", (1, 2), 8, 0.5),
@@ -80,9 +82,4 @@ def test_sia_rows(tmp_path):
 def test_bad_sia_rows_name_line_and_value(tmp_path, row, message):
     write_sia(tmp_path, f"net,t4,1,8,0.5,0.1\n{row}\n")
     with pytest.raises(PhysicsError, match=f"gz:3: {message}"):
-        read_sia(tmp_path)
-
-
-def test_a_missing_file_says_what_to_set(tmp_path):
-    with pytest.raises(PhysicsError, match="give the folder that holds throughput"):
         read_sia(tmp_path)

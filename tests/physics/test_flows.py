@@ -1,43 +1,133 @@
-"""Bytes between servers and on links, worked by hand."""
+"""Bytes between servers, inside them and on links; worker i runs on the i-th GPU of a placement."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.arrays import IntArray
+from sim.decision import Decision, Start
 from sim.errors import PhysicsError
+from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
 from sim.physics.link_load import link_weights, make_load_scratch
 from sim.physics.link_network import LinkNetwork
-from sim.physics.traffic import LOAD_ENTRY, MIX, PARAMETER_SERVER, CommGraph, comm_graph, mix_shape
-from tests.physics.network_worlds import (
-    between_servers,
-    flows_of,
-    local_of,
-    measured,
-    network_of,
-    racks,
-    traffic_of,
-)
+from sim.physics.physics import Physics
+from sim.physics.reference import AloneStep, compact_gpus
+from sim.physics.traffic import LOAD_ENTRY, MIX, PARAMETER_SERVER, RING, CommGraph, comm_graph
+from sim.physics.traffic import mix_shape as shape_of
+from sim.topology.topology import Topology
+from tests.physics import network_worlds as worlds
+from tests.physics.network_worlds import GB, flows_of, local_of, network_of, racks, traffic_of
+from tests.sim.scripted import Scripted
+from tests.sim.worlds import Job, play, world
 
-M = 12.0
+M, A, T = 12.0, 5.0, 8.0
+PS = {"pattern": PARAMETER_SERVER, "grad_bytes": M}
+TWO, THREE = PS | {"ps_count": 2}, PS | {"ps_count": 3}
+CHAIN = {"pattern": MIX, "grad_bytes": M, "stages": 4, "activation_bytes": A}
+PIPELINE = CHAIN | {"stages": 2}  # and two copies: workers 0, 1 are stage 0 of them, 2, 3 stage 1
+TENSOR = {"pattern": MIX, "grad_bytes": 0.0, "tensor_width": 2, "tensor_bytes": T}
+COPIES = TENSOR | {"grad_bytes": M}
+ALL = {"pattern": MIX, "grad_bytes": 16.0, "tensor_width": 2, "stages": 2, "activation_bytes": 6.0,
+       "tensor_bytes": 4.0}  # fmt: skip
+MIXES = st.fixed_dictionaries({
+    "pattern": st.just(MIX),
+    "grad_bytes": st.sampled_from([0.0, 0.3 * GB, GB]),
+    "stages": st.integers(1, 4),
+    "tensor_width": st.integers(1, 4),
+    "activation_bytes": st.sampled_from([0.0, 0.2 * GB, 2.0 * GB]),
+    "tensor_bytes": st.sampled_from([0.0, 0.5 * GB, 4.0 * GB]),
+})  # fmt: skip
+
+
+def each_way(num_bytes: float, *pairs: tuple[int, int]) -> dict[tuple[int, int], float]:
+    return {pair: num_bytes for a, b in pairs for pair in ((a, b), (b, a))}
+
+
+@pytest.mark.parametrize(
+    ("row", "hosts", "flows", "steps"),
+    [
+        # One shard beside worker 0: two workers push M each into server 0, and fetch M each.
+        (PS, (0, 1, 2), each_way(M, (0, 1), (0, 2)), 2),
+        # A shard a worker: every pair exchanges a push and a fetch of M / 3.
+        (THREE, (0, 1, 2), each_way(2 * M / 3, (0, 1), (0, 2), (1, 2)), 2),
+        # Shards beside workers 0 and 1, both on server 0: server 1 pushes M and fetches M.
+        (TWO, (0, 0, 1), each_way(M, (0, 1)), 2),
+        # Shards beside workers 0 and 2 of 4: both on server 0; one on each; 1 and 0; 1 alone.
+        (TWO, (0, 1, 0, 1), each_way(2 * M, (0, 1)), 2),
+        (TWO, (0, 0, 1, 1), each_way(2 * M, (0, 1)), 2),
+        (TWO, (1, 2, 0, 0), each_way(M / 2, (1, 2), (0, 2)) | each_way(1.5 * M, (0, 1)), 2),
+        (TWO, (1, 0, 1, 2), each_way(M, (0, 1), (1, 2)), 2),
+        # Four stages, A forwards and A backwards over each boundary, two steps each; two stages a
+        # server: only the middle boundary leaves one.
+        (CHAIN, (0, 1, 2, 3), each_way(A, (0, 1), (1, 2), (2, 3)), 6),
+        (CHAIN, (0, 0, 1, 1), each_way(A, (0, 1)), 2),
+        # A copy a server: two gradient rings of 2 (2 - 1) / 2 x M / 2. A stage a server: two A.
+        (PIPELINE, (0, 1, 0, 1), each_way(M, (0, 1)), 2),
+        (PIPELINE, (0, 0, 1, 1), each_way(2 * A, (0, 1)), 2),
+        # Groups (0, 1) and (2, 3) are whole, or both are cut: 2 (2 - 1) / 2 x T each way.
+        (TENSOR, (0, 0, 1, 1), {}, 0),
+        (TENSOR, (0, 1, 1, 2), each_way(T, (0, 1), (1, 2)), 2),
+        (TENSOR, (0, 1, 1, 0), each_way(2 * T, (0, 1)), 2),
+        # Copies that are neighbours of a ring: gradients stay inside, groups do not.
+        (COPIES, (0, 1, 0, 1), each_way(2 * T, (0, 1)), 2),
+        # 2 tensor x 2 copies x 2 stages, a stage a server: rings and groups stay inside; each of
+        # the 4 workers of stage 0 sends A / 2 to its partner, and gets as much back.
+        (ALL, (0, 0, 0, 0, 1, 1, 1, 1), each_way(12.0, (0, 1)), 2),
+    ],
+)
+def test_flows_by_hand(row, hosts, flows, steps):
+    assert flows_of(traffic_of(row), *hosts) == (flows, steps)
+
+
+@pytest.mark.parametrize(
+    ("row", "hosts", "inside"),
+    [
+        ({"grad_bytes": M}, (0, 0, 0, 0, 1), [(18.0, 6), (0.0, 0)]),
+        (TWO, (0, 1, 0, 1), [(2 * M, 2), (0.0, 0)]),
+        (TWO, (0, 0, 1, 1), [(M, 2), (M, 2)]),
+        (PIPELINE, (0, 1, 0, 1), [(2 * A, 2)] * 2),  # A to the partner and A from it
+        (PIPELINE, (0, 0, 1, 1), [(M / 2, 2)] * 2),  # a ring of two
+        (TENSOR, (0, 1, 1, 0), [(0.0, 0)] * 2),
+        (COPIES, (0, 1, 0, 1), [(M / 2, 2)] * 2),
+        # Tensor ring of 2: 1 x 4 / 2; gradient ring of 2: 1 x 16 / 4; the boundary adds A.
+        (ALL, (0, 0, 0, 0, 1, 1, 1, 1), [(2.0 + 4.0, 4)] * 2),
+        (ALL, (0,) * 8, [(2.0 + 4.0 + 6.0, 6)]),
+    ],
+)
+def test_bytes_inside_servers_by_hand(row, hosts, inside):
+    assert local_of(traffic_of(row), *hosts) == inside
+
+
+@pytest.mark.parametrize("pattern", [RING, MIX])
+def test_a_ring_passes_each_server_once_as_first_named(pattern):
+    """Six copies on (2,0,2,1,0,1): 2 -> 0 -> 1 -> 2, as a plain ring and as a mix of copies alone.
+
+    Each hop carries 2 (3 - 1) / 3 M = 16.
+    """
+    traffic = traffic_of({"pattern": pattern, "grad_bytes": M})
+    flows, steps = worlds.flow_list(traffic, [2, 0, 2, 1, 0, 1])
+    assert (flows, steps) == ([(2, 0, 16.0), (0, 1, 16.0), (1, 2, 16.0)], 4)
+    assert local_of(traffic, 2, 0, 2, 1, 0, 1) == [(M, 2)] * 3
+
+
+@pytest.mark.parametrize(("gang", "shape"), [(8, (4, 2, 1)), (6, (2, 1, 3)), (7, (1, 1, 7)),
+                                             (4, (4, 1, 1)), (1, (1, 1, 1))])  # fmt: skip
+def test_a_gang_that_does_not_divide_gets_a_smaller_mix(gang, shape):
+    assert shape_of(4, 2, gang) == shape
 
 
 def loads_of(network: LinkNetwork, servers: list[int], gpus_on: list[int]) -> dict[int, float]:
     """Bytes by directed link."""
     entry = np.zeros(200, dtype=LOAD_ENTRY)
-    scratch = replace(
-        make_load_scratch(network, sum(gpus_on)),
-        gang=measured(np.repeat(servers, gpus_on).tolist())[0],
-    )
+    gang = worlds.measured(np.repeat(servers, gpus_on).tolist())[0]
+    scratch = replace(make_load_scratch(network, sum(gpus_on)), gang=gang)
     count, heaviest, _ = link_weights(network, 0, len(servers), scratch, entry, 0)
     assert not scratch.link["num_bytes"].any(), "scratch is not left clean"
-    return {
-        link: weight * heaviest
-        for link, weight in zip(entry["link"][:count].tolist(), entry["weight"][:count].tolist(),
-                                strict=True)
-    }  # fmt: skip
+    bytes_on = (entry["weight"][:count] * heaviest).tolist()
+    return dict(zip(entry["link"][:count].tolist(), bytes_on, strict=True))
 
 
 def test_ring_over_four_servers_in_two_racks():
@@ -53,102 +143,22 @@ def test_ring_over_four_servers_in_two_racks():
     Link l is 2 l going up, 2 l + 1 coming down.
     """
     network = network_of(racks(), traffic_of({"grad_bytes": M}))
-    hop = 18.0
-    nics = {directed: hop for directed in range(8)}
-    uplinks = {directed: hop for directed in (8, 9, 10, 11)}  # one flow out and in at each leaf
-    assert loads_of(network, [0, 1, 2, 3], [4, 4, 4, 4]) == nics | uplinks
+    nics, uplinks = range(8), (8, 9, 10, 11)
+    told = loads_of(network, [0, 1, 2, 3], [4, 4, 4, 4])
+    assert told == dict.fromkeys((*nics, *uplinks), 18.0)  # one flow out and in at each leaf
     # The order of placement decides who is whose neighbour: here all four hops cross.
-    crossing = {directed: 2 * hop for directed in (8, 9, 10, 11)}
-    assert loads_of(network, [0, 2, 1, 3], [4, 4, 4, 4]) == nics | crossing
+    crossing = dict.fromkeys(nics, 18.0) | dict.fromkeys(uplinks, 2 * 18.0)
+    assert loads_of(network, [0, 2, 1, 3], [4, 4, 4, 4]) == crossing
+    # A ring of two uses both directions of both NICs.
+    assert loads_of(network, [0, 1], [1, 3]) == dict.fromkeys(range(4), M)
 
 
-def test_ring_of_two_uses_both_directions_of_both_nics():
-    network = network_of(racks(), traffic_of({"grad_bytes": M}))
-    assert loads_of(network, [0, 1], [1, 3]) == {0: M, 1: M, 2: M, 3: M}
-
-
-def test_parameter_server_incast():
-    """One shard beside worker 0: two workers push M each into server 0, and fetch M each.
-
-    s1 --M--> s0 <--M-- s2: NIC 0 takes in 2 M and sends out 2 M, the others M either way.
-    The worker beside the shard stays inside its server.
-    """
-    traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": M})
-    assert flows_of(traffic, 0, 1, 2) == (
-        {(0, 1): M, (0, 2): M, (1, 0): M, (2, 0): M}, 2
-    )  # fmt: skip
-    network = network_of(racks(servers=3, per_rack=3), traffic)
-    assert loads_of(network, [0, 1, 2], [1, 1, 1]) == {
-        0: 2 * M, 1: 2 * M, 2: M, 3: M, 4: M, 5: M
-    }  # fmt: skip
-
-
-def test_parameter_server_shards_spread_the_incast():
-    # Three shards, one a worker: every ordered pair exchanges a push and a fetch of M / 3.
-    traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": M, "ps_count": 3})
-    total, _ = flows_of(traffic, 0, 1, 2)
-    assert total == {(i, j): 2 * M / 3 for i in range(3) for j in range(3) if i != j}
-    # Two workers on server 0, one on server 1, shards 0 and 1 of 2 beside workers 0 and 1:
-    # both on server 0. Server 1 pushes M and fetches M.
-    traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": M, "ps_count": 2})
-    assert flows_of(traffic, 0, 0, 1)[0] == {(0, 1): M, (1, 0): M}
-
-
-def test_pipeline_chain():
-    """Four stages on four servers, A forwards and A backwards over each boundary.
-
-    s0 <-A-> s1 <-A-> s2 <-A-> s3, three boundaries, two steps each.
-    """
-    traffic = traffic_of({"pattern": MIX, "grad_bytes": M, "stages": 4, "activation_bytes": 5.0})
-    chain = {(a, b): 5.0 for a, b in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]}
-    assert flows_of(traffic, 0, 1, 2, 3) == (chain, 6)
-    # Two stages a server: only the middle boundary leaves a server.
-    assert flows_of(traffic, 0, 0, 1, 1) == ({(0, 1): 5.0, (1, 0): 5.0}, 2)
-
-
-def test_tensor_groups_stay_inside_where_servers_hold_them():
-    traffic = traffic_of({"pattern": MIX, "grad_bytes": 0.0, "tensor_width": 2,
-                          "tensor_bytes": 8.0})  # fmt: skip
-    assert flows_of(traffic, 0, 0, 1, 1) == ({}, 0)
-    # Workers 0 | 1 2 | 3: both groups (0, 1) and (2, 3) are cut: 2 (2 - 1) / 2 x 8 each way.
-    total, steps = flows_of(traffic, 0, 1, 1, 2)
-    assert total == {(0, 1): 8.0, (1, 0): 8.0, (1, 2): 8.0, (2, 1): 8.0}
-    assert steps == 2
-
-
-def test_mix_of_all_three():
-    """8 workers = 2 tensor x 2 copies x 2 stages on two servers of four: one stage each.
-
-    Gradient rings and tensor groups stay inside; each of the 4 workers of stage 0 sends A / 2 to
-    its partner, and gets as much back.
-    """
-    row = {"pattern": MIX, "grad_bytes": 16.0, "tensor_width": 2, "stages": 2,
-           "activation_bytes": 6.0, "tensor_bytes": 4.0}  # fmt: skip
-    traffic = traffic_of(row)
-    assert mix_shape(2, 2, 8) == (2, 2, 2)
-    assert flows_of(traffic, 0, 0, 0, 0, 1, 1, 1, 1) == ({(0, 1): 12.0, (1, 0): 12.0}, 2)
-    # Inside: tensor ring of 2: 1 x 4 / 2; gradient ring of 2: 1 x 16 / 4.
-    assert local_of(traffic, 0, 0, 0, 0, 1, 1, 1, 1)[0] == (2.0 + 4.0, 4)
-    # All on one server: the boundary adds A / 2 to and from the partner.
-    assert local_of(traffic, 0, 0, 0, 0, 0, 0, 0, 0)[0] == (2.0 + 4.0 + 6.0, 6)
-
-
-@pytest.mark.parametrize(("gang", "shape"), [(8, (4, 2, 1)), (6, (2, 1, 3)), (7, (1, 1, 7)),
-                                             (4, (4, 1, 1)), (1, (1, 1, 1))])  # fmt: skip
-def test_a_gang_that_does_not_divide_gets_a_smaller_mix(gang, shape):
-    assert mix_shape(4, 2, gang) == shape
-
-
-def test_rings_inside_servers():
-    traffic = traffic_of({"grad_bytes": M})
-    assert local_of(traffic, 0, 0, 0, 0, 1)[0] == (18.0, 6)
-    assert local_of(traffic, 0, 0, 0, 0, 1)[1] == (0.0, 0)
-
-
-def test_two_ends_of_a_fat_tree_pair_carry_the_same():
-    """What goes up somewhere comes down somewhere: bytes up equal bytes down."""
-    traffic = traffic_of({"grad_bytes": M})
-    network = network_of(racks(servers=6, per_rack=2), traffic)
+def test_incast_of_a_parameter_server_and_bytes_up_that_come_down():
+    """s1 --M--> s0 <--M-- s2: NIC 0 takes in 2 M and sends out 2 M, the others M either way."""
+    network = network_of(racks(servers=3, per_rack=3), traffic_of(PS))
+    found = loads_of(network, [0, 1, 2], [1, 1, 1])
+    assert found == {0: 2 * M, 1: 2 * M, 2: M, 3: M, 4: M, 5: M}
+    network = network_of(racks(servers=6, per_rack=2), traffic_of({"grad_bytes": M}))
     loads = loads_of(network, [0, 3, 5, 2], [1, 2, 3, 1])
     up = sum(num_bytes for link, num_bytes in loads.items() if link % 2 == 0)
     assert up == pytest.approx(sum(loads.values()) / 2)
@@ -158,10 +168,35 @@ def test_two_ends_of_a_fat_tree_pair_carry_the_same():
 def test_with_a_worker_a_server_rings_are_not_folded(gang, width, stages):
     traffic = traffic_of({"pattern": MIX, "grad_bytes": M, "tensor_width": width,
                           "stages": stages, "tensor_bytes": 9.0})  # fmt: skip
-    cut = between_servers(comm_graph(traffic, 0, gang), np.arange(gang), gang)
+    cut = worlds.between_servers(comm_graph(traffic, 0, gang), np.arange(gang), gang)
     total, _ = flows_of(traffic, *range(gang))
     assert sum(total.values()) == pytest.approx(cut.sum())
     assert all(cut[pair] == pytest.approx(num_bytes) for pair, num_bytes in total.items())
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=20),
+    st.sampled_from([PARAMETER_SERVER, MIX]), st.integers(1, 6), st.integers(1, 4),
+)  # fmt: skip
+def test_any_mapping_sends_what_it_cuts_of_the_graph(hosts, pattern, a, b):
+    """Shards and stage boundaries; rings are folded by server, so they are switched off."""
+    traffic = traffic_of({
+        "pattern": pattern, "grad_bytes": M if pattern == PARAMETER_SERVER else 0.0,
+        "ps_count": a, "tensor_width": a, "stages": b, "activation_bytes": A,
+    })  # fmt: skip
+    cut = worlds.between_servers(comm_graph(traffic, 0, len(hosts)), np.array(hosts), 5)
+    found = np.zeros_like(cut)
+    for pair, num_bytes in flows_of(traffic, *hosts)[0].items():
+        found[pair] = num_bytes
+    assert found == pytest.approx(cut)
+
+
+@given(MIXES, st.lists(st.integers(0, 4), min_size=1, max_size=20))
+def test_folded_rings_send_no_more_than_flat_ones(row, hosts):
+    traffic = traffic_of(row)
+    sent = sum(flows_of(traffic, *hosts)[0].values())
+    cut = cut_bytes(comm_graph(traffic, 0, len(hosts)), np.array(hosts))
+    assert sent <= cut * (1 + 1e-12)
 
 
 def test_a_communication_graph_is_checked():
@@ -169,3 +204,71 @@ def test_a_communication_graph_is_checked():
         CommGraph(2, np.array([0]), np.array([2]), np.array([1.0]))
     with pytest.raises(PhysicsError, match="above 0"):
         CommGraph(2, np.array([0]), np.array([1]), np.array([0.0]))
+
+
+# --- Heavy edges --------------------------------------------------------------------------------
+
+
+def finish_s(physics: Physics, topology: Topology, gpus: list[int]) -> float:
+    """When one job of 1 s of work, alone on `gpus`, is done."""
+    script = Scripted(Decision(starts=(Start(0, np.array(gpus)),)))
+    run = play(world([Job(0, len(gpus), 1.0)], topology, physics=physics), script)
+    return float(run.finish_s[0])
+
+
+def test_the_run_feels_the_mapping():
+    """Light gradients: heavy edges take the copies apart, 0.1 instead of 2 x 5 gigabits.
+
+    1 s of work on stages a server, the reference, is 1 s. Step there: 1 s of compute, 10 gigabits
+    at 10 Gbps, 0.05 gigabits at 100 Gbps inside: 2.0005 s. A copy a server: 1 s, 0.1 gigabits at
+    10 Gbps, 10 gigabits inside at 100 Gbps: 1.11 s.
+    """
+    topology = racks(servers=2, per_rack=2, gpus=2)
+    light = PIPELINE | {"grad_bytes": 0.1 * GB, "activation_bytes": 5 * GB}
+    network = network_of(topology, traffic_of(light))
+    copies, stages = [0, 2, 1, 3], [0, 1, 2, 3]
+    seconds = [
+        worlds.placement_seconds(network, topology, 0, np.array(gpus)) for gpus in (copies, stages)
+    ]
+    assert seconds[0] == pytest.approx((2 * 5 / 100, 0.1 / 10))
+    assert seconds[1] == pytest.approx((0.1 / 2 / 100, 2 * 5 / 10))
+    physics = worlds.linked(topology, light)
+    assert finish_s(physics, topology, stages) == 1.0
+    assert finish_s(physics, topology, copies) == pytest.approx(1.11 / 2.0005, rel=1e-12)
+
+
+@st.composite
+def mappings(draw: st.DrawFn) -> tuple[dict[str, float], IntArray]:
+    """Traffic of a mix, and the GPUs that each of four servers of four gives."""
+    give = draw(st.lists(st.integers(0, 4), min_size=4, max_size=4).filter(lambda g: sum(g) > 0))
+    return draw(MIXES), np.array(give)
+
+
+@pytest.mark.slow
+@given(mappings())
+@settings(max_examples=25, deadline=None)
+def test_alpha_of_a_heavy_edge_mapping_is_what_the_kernel_charges(mapping):
+    row, give = mapping
+    topology = racks()
+    physics = worlds.linked(topology, row)
+    host = mapping_of_job(physics, 0, int(give.sum()), give)
+    gpus = np.concatenate([4 * server + np.arange(n) for server, n in enumerate(give)])
+    by_worker = np.empty_like(gpus)
+    by_worker[np.argsort(host, kind="stable")] = gpus
+    assert (topology.gpu_server[by_worker] == host).all()
+    alone = AloneStep(physics, topology)
+    reference_s = alone.step_s(0, compact_gpus(topology, len(gpus)))
+    expected = pytest.approx(alone.step_s(0, by_worker) / reference_s, rel=1e-12)
+    assert finish_s(physics, topology, by_worker.tolist()) == expected
+
+
+@given(mappings())
+def test_heavy_edges_never_cut_more_than_blocks(mapping):
+    """Blocks: the same servers, fullest first, filled in order of workers."""
+    row, give = mapping
+    physics = worlds.linked(racks(), row)
+    gang = int(give.sum())
+    graph = graph_of_job(physics, 0, gang)
+    order = np.argsort(-give, kind="stable")
+    blocks = np.repeat(order, give[order])
+    assert cut_bytes(graph, mapping_of_job(physics, 0, gang, give)) <= cut_bytes(graph, blocks)

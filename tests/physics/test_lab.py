@@ -1,7 +1,5 @@
 """The lab's eight models: the table's figures, the network's patterns, the stand-ins' pairs."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hydra.utils import instantiate
@@ -13,8 +11,11 @@ from sim.physics.reference import LoneJob
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, StandIns
 from sim.physics.traffic import PARAMETER_SERVER, RING
 from sim.topology.topology import Topology
+from tests.contract.compositions import CONF
+from tests.physics.network_worlds import built
 
-CONF = Path(__file__).parents[2] / "conf"
+GIVEN = {"gpu_types": ["p100"], "volumes": "sizes", "nic_gbps": 6.0}
+MODEL = {"size_mb": 1.0, "batch": 1, "compute_s": 1.0, "apart": 0.5, "together": 0.8, "local": 1.0}
 # Samples/s of the table with two servers, and with one.
 APART = {"resnet-50": 20.5, "vgg-16": 11, "resnext-110": 374, "inception-bn": 116, "seq2seq": 169,
          "ctc": 51, "dssm": 405, "wlm": 80}  # fmt: skip
@@ -22,20 +23,14 @@ TOGETHER = {"resnet-50": 40.9, "vgg-16": 17.5, "resnext-110": 381, "inception-bn
             "seq2seq": 231, "ctc": 68, "dssm": 389, "wlm": 161}  # fmt: skip
 
 
-def built(path: str):
-    return instantiate(OmegaConf.load(CONF / path), _convert_="all")
-
-
 @pytest.fixture(scope="module")
 def catalogue() -> LabProfiles:
-    found: LabProfiles = built("profiles/lab.yaml")
-    return found
+    return built("profiles/lab.yaml")
 
 
 @pytest.fixture(scope="module")
 def topology() -> Topology:
-    found: Topology = built("topology/lab_fat_tree.yaml")
-    return found
+    return built("topology/lab_fat_tree.yaml")
 
 
 def test_each_model_has_a_row_with_parameter_servers_and_one_with_all_reduce(catalogue):
@@ -114,32 +109,24 @@ def test_a_pair_has_the_slow_downs_of_its_stand_ins(path: str, catalogue):
 
 
 def test_a_model_without_a_stand_in_is_named():
-    given = {"gpu_types": ["p100"], "volumes": "sizes", "nic_gbps": 6.0}
-    model = LabModel(size_mb=1.0, batch=1, compute_s=1.0, apart=0.5, together=0.8, local=1.0)
-    lab = LabProfiles(models={"new": model}, **given)
-    stand_ins = StandIns(model=ShippedInterference(), profiles=ShippedProfiles(), names={"a": "b"})
-    with pytest.raises(PhysicsError, match="model 'new' has no stand-in; add it to names"):
-        stand_ins.pair_table(lab)
-    wrong = StandIns(model=ShippedInterference(), profiles=ShippedProfiles(), names={"new": "b"})
-    with pytest.raises(PhysicsError, match="profile 'b' is not among those of the stand-ins"):
-        wrong.pair_table(lab)
+    lab = LabProfiles(models={"new": LabModel(**MODEL)}, **GIVEN)
+    for names, words in (
+        ({"a": "b"}, "model 'new' has no stand-in; add it to names"),
+        ({"new": "b"}, "profile 'b' is not among those of the stand-ins"),
+    ):
+        stand_ins = StandIns(model=ShippedInterference(), profiles=ShippedProfiles(), names=names)
+        with pytest.raises(PhysicsError, match=words):
+            stand_ins.pair_table(lab)
 
 
 @pytest.mark.parametrize(
     ("change", "rule"),
-    [
-        ({"volumes": "guessed"}, "volumes is 'guessed'; use sizes or speeds"),
-        ({"nic_gbps": 0.0}, r"nic_gbps is 0\.0; it must be above 0"),
-        ({"models": {}}, "name at least one"),
-    ],
-)
+    [({"volumes": "guessed"}, "volumes is 'guessed'; use sizes or speeds"),
+     ({"nic_gbps": 0.0}, r"nic_gbps is 0\.0; it must be above 0"),
+     ({"models": {}}, "name at least one")],
+)  # fmt: skip
 def test_impossible_settings_are_refused(change, rule):
-    model = LabModel(size_mb=1.0, batch=1, compute_s=1.0, apart=0.5, together=0.8, local=1.0)
-    given = {"gpu_types": ["p100"], "models": {"m": model}, "volumes": "sizes", "nic_gbps": 6.0}
     with pytest.raises(PhysicsError, match=rule):
-        LabProfiles(**(given | change))
-
-
-def test_figures_must_be_above_zero():
+        LabProfiles(**(GIVEN | {"models": {"m": LabModel(**MODEL)}} | change))
     with pytest.raises(PhysicsError, match=r"profiles\.batch is 0; it must be above 0"):
-        LabModel(size_mb=1.0, batch=0, compute_s=1.0, apart=0.5, together=0.8, local=1.0)
+        LabModel(**(MODEL | {"batch": 0}))

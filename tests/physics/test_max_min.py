@@ -23,40 +23,31 @@ def share(weights: Weights, capacity: list[float]) -> list[float]:
     return part.job["rate"][:-1].tolist()
 
 
-def test_two_jobs_on_one_nic_get_half_each():
-    assert share([{0: 1.0}, {0: 1.0}], [10.0]) == [5.0, 5.0]
+THREE = [{0: 1.0, 3: 1.0}, {1: 1.0, 3: 1.0}, {2: 1.0, 3: 1.0}]  # own NICs, one uplink
+A, B, C = {0: 1.0}, {0: 1.0, 1: 1.0}, {1: 1.0}
 
 
-def test_a_lighter_use_of_the_link_leaves_more_for_both():
-    # Job 1 puts half of its heaviest link's bytes here: 1 r + 0.5 r = 9, so both run at 6.
-    assert share([{0: 1.0}, {0: 0.5, 1: 1.0}], [9.0, 100.0]) == [6.0, 6.0]
-
-
-def test_three_jobs_on_a_fat_uplink():
-    # NICs 0, 1, 2 of 10 each; uplink 3 of 24 is shared by all.
-    # Everybody rises to 24 / 3 = 8, where the uplink is full; no NIC is.
-    jobs = [{0: 1.0, 3: 1.0}, {1: 1.0, 3: 1.0}, {2: 1.0, 3: 1.0}]
-    assert share(jobs, [10.0, 10.0, 10.0, 24.0]) == [8.0, 8.0, 8.0]
-    # With 40 the uplink is no limit.
-    assert share(jobs, [10.0, 10.0, 10.0, 40.0]) == [10.0, 10.0, 10.0]
-    # A slow NIC of 4 stops job 0; the others share what it leaves: (24 - 4) / 2.
-    assert share(jobs, [4.0, 12.0, 12.0, 24.0]) == [4.0, 10.0, 10.0]
-
-
-def test_a_job_without_links_is_not_held_up():
-    assert share([{}, {0: 1.0}], [3.0]) == [float("inf"), 3.0]
-
-
-def test_adding_a_job_can_speed_another_up():
-    """A on link 0, B on 0 and 1; C on 1 squeezes B, which leaves A more: no bug."""
-    a, b, c = {0: 1.0}, {0: 1.0, 1: 1.0}, {1: 1.0}
-    assert share([a, b], [10.0, 6.0]) == [5.0, 5.0]
-    assert share([a, b, c], [10.0, 6.0]) == [7.0, 3.0, 3.0]
-
-
-def test_specks_of_weight_do_not_stop_the_filling():
-    # Link 2 stops job 0 at 0.5; link 0 keeps job 1's 1e-17, which rounding has swallowed.
-    assert share([{0: 1.0, 2: 1.0}, {0: 1e-17, 1: 1.0}], [1.0, 5.0, 0.5]) == [0.5, 5.0]
+@pytest.mark.parametrize(
+    ("jobs", "capacity", "rates"),
+    [
+        ([{0: 1.0}, {0: 1.0}], [10.0], [5.0, 5.0]),
+        # Job 1 puts half of its heaviest link's bytes here: 1 r + 0.5 r = 9, so both run at 6.
+        ([{0: 1.0}, {0: 0.5, 1: 1.0}], [9.0, 100.0], [6.0, 6.0]),
+        # Everybody rises to 24 / 3 = 8, where the uplink is full; no NIC is. At 40 it is no limit.
+        (THREE, [10.0, 10.0, 10.0, 24.0], [8.0, 8.0, 8.0]),
+        (THREE, [10.0, 10.0, 10.0, 40.0], [10.0, 10.0, 10.0]),
+        # A slow NIC of 4 stops job 0; the others share what it leaves: (24 - 4) / 2.
+        (THREE, [4.0, 12.0, 12.0, 24.0], [4.0, 10.0, 10.0]),
+        ([{}, {0: 1.0}], [3.0], [float("inf"), 3.0]),  # a job without links is not held up
+        # C on link 1 squeezes B, which leaves A more on link 0: no bug.
+        ([A, B], [10.0, 6.0], [5.0, 5.0]),
+        ([A, B, C], [10.0, 6.0], [7.0, 3.0, 3.0]),
+        # Link 2 stops job 0 at 0.5; link 0 keeps job 1's 1e-17, which rounding has swallowed.
+        ([{0: 1.0, 2: 1.0}, {0: 1e-17, 1: 1.0}], [1.0, 5.0, 0.5], [0.5, 5.0]),
+    ],
+)
+def test_by_hand(jobs, capacity, rates):
+    assert share(jobs, capacity) == rates
 
 
 @st.composite

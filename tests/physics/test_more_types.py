@@ -1,9 +1,9 @@
 """GPU types that a catalogue lacks: who stands in, how fast, what fits, what is said of it."""
 
 import re
-from collections.abc import Mapping
 from math import prod, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,9 @@ from sim.physics.published_profiles import DallyProfiles
 from sim.physics.shipped_files import NoInterference, ShippedInterference, ShippedProfiles, covers
 from sim.topology.topology import GpuKind, Watts
 
-SHIPPED_TABLE = Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml"
+SHIPPED_TABLE = yaml.safe_load(
+    (Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml").read_text()
+)
 TABLE = {
     "old": {"memory_gib": 16},
     "fast": {"like": "old", "speed": 2.0, "memory_gib": 24, "also": ["fast-x"]},
@@ -30,13 +32,10 @@ TABLE = {
 
 def two_models() -> Catalogue:
     return Catalogue(
-        names=("a/1", "b/1"),
-        gpu_types=("old", "other"),
-        compute_s=np.array([[1.0, 0.5], [4.0, 2.0]]),
-        sync_bytes=np.zeros(2),
-        gang_ok=np.ones(2, dtype=np.bool_),
+        names=("a/1", "b/1"), gpu_types=("old", "other"), sync_bytes=np.zeros(2),
+        compute_s=np.array([[1.0, 0.5], [4.0, 2.0]]), gang_ok=np.ones(2, dtype=np.bool_),
         source="measured",
-    )
+    )  # fmt: skip
 
 
 def two_pairs() -> PairTable:
@@ -46,16 +45,10 @@ def two_pairs() -> PairTable:
     return PairTable(slowdown, feasible, "measured")
 
 
-def covered(
-    *types: str,
-    kinds: Mapping[str, GpuKind] | None = None,
-    physics_off: bool = False,
-    base: Catalogue | None = None,
-) -> MoreTypes:
-    return more_types(
-        base or two_models(), types, table=gpu_table(TABLE), kinds=kinds or {},
-        physics_off=physics_off,
-    )  # fmt: skip
+def covered(*types: str, base: Catalogue | None = None, **given: Any) -> MoreTypes:
+    """`two_models` and stand-ins from TABLE."""
+    told = {"table": gpu_table(TABLE), "kinds": {}, "physics_off": False} | given
+    return more_types(base or two_models(), types, **told)
 
 
 def test_nothing_changes_where_every_type_has_profiles():
@@ -86,31 +79,20 @@ def test_memory_decides_what_fits(name, fits):
     assert pairs.slowdown[2].tolist() == two_pairs().slowdown[0].tolist()
     assert pairs.feasible[2].tolist() == fits
     assert pairs.feasible[:2].tolist() == two_pairs().feasible.tolist()
+    pairs = covered(name).pairs(NoInterference().pair_table(two_models()))
+    assert pairs.feasible.all() and (pairs.slowdown == 1.0).all()  # without co-location
 
 
-def test_without_co_location_everything_fits():
-    base = two_models()
-    pairs = covered("tiny", base=base).pairs(NoInterference().pair_table(base))
-    assert pairs.feasible.all() and (pairs.slowdown == 1.0).all()
-
-
-def test_a_described_memory_counts_for_a_type_with_profiles():
-    kinds = {"old": GpuKind("x.yaml, line 3", memory_gib=32.0)}
-    more = covered("old", kinds=kinds)
+def test_what_is_stated_goes_before_the_table_and_a_belief_follows_the_stand_ins():
+    more = covered("old", kinds={"old": GpuKind("x.yaml, line 3", memory_gib=32.0)})
     pairs = more.pairs(two_pairs())
     assert more.catalogue().gpu_types == ("old", "other")
     assert pairs.feasible[0].all() and not pairs.feasible[1].any()
     assert more.notes(pairs) == ("old: its own profile, with 32 GiB; in 32 GiB any two jobs fit",)
-
-
-def test_what_is_stated_goes_before_the_table():
     kinds = {"fast": GpuKind("x.yaml, line 3", like="other", speed=4.0, memory_gib=99.0)}
     more = covered("fast", kinds=kinds)
     assert more.catalogue().compute_s[:, 2].tolist() == [0.125, 0.5]
     assert more.notes(two_pairs())[0] == "fast: other's profile x 4 (stated)"
-
-
-def test_a_belief_follows_the_stand_ins():
     more = covered("huge", "other")
     told = more.believed(two_pairs(), more.catalogue().gpu_types)
     assert told.slowdown[2].tolist() == two_pairs().slowdown[0].tolist()
@@ -171,23 +153,20 @@ def test_a_bad_line_of_the_table(entry, told):
         gpu_table({"x": entry})
 
 
-def test_a_name_is_its_letters_and_digits_without_the_maker():
-    names = ("NVIDIA-A100-SXM4", "nvidia_a100_sxm4", "Tesla A100 SXM4", "a100sxm4")
-    assert {plain_name(name) for name in names} == {"a100sxm4"}
-    assert plain_name("nvidia") == "nvidia"
-
-
-def test_other_forms_of_catalogues_keep_theirs():
+def test_other_forms_of_catalogues_keep_theirs_and_names_are_letters_and_digits():
     base = DallyProfiles(gpu_types=["old"])
     catalogue = covered("fast", base=base).catalogue()
     assert isinstance(catalogue, LayeredCatalogue)
     assert catalogue.layers.tolist() == base.layers.tolist()
     assert catalogue.gpu_types == ("old", "fast")
+    names = ("NVIDIA-A100-SXM4", "nvidia_a100_sxm4", "Tesla A100 SXM4", "a100sxm4")
+    assert {plain_name(name) for name in names} == {"a100sxm4"}  # without the maker
+    assert plain_name("nvidia") == "nvidia"
 
 
 def test_sheets_of_the_shipped_table_give_its_speeds():
     """Geometric mean of the ratios that the source names, to two figures; or its power."""
-    values = yaml.safe_load(SHIPPED_TABLE.read_text())
+    values = SHIPPED_TABLE
     checked = 0
     for name, entry in values.items():
         word = str(entry.get("source", "")).partition(":")[0]
@@ -206,7 +185,7 @@ def test_sheets_of_the_shipped_table_give_its_speeds():
 
 
 def test_every_type_of_the_shipped_table_runs_on_any_profiles():
-    table = gpu_table(yaml.safe_load(SHIPPED_TABLE.read_text()))
+    table = gpu_table(SHIPPED_TABLE)
     only_p100 = Catalogue(
         names=("x/1",), gpu_types=("p100",), compute_s=np.ones((1, 1)), sync_bytes=np.zeros(1),
         gang_ok=np.ones(1, dtype=np.bool_), source="lab",
@@ -220,7 +199,7 @@ def test_every_type_of_the_shipped_table_runs_on_any_profiles():
 
 
 def test_power_goes_by_the_type_and_its_other_names():
-    values = yaml.safe_load(SHIPPED_TABLE.read_text())
+    values = SHIPPED_TABLE
     table = gpu_table(values)
     undisclosed = {name for name in values if "undisclosed" in values[name]["source"]}
     told = {name for name in table if table[name].watts is not None}
@@ -248,7 +227,7 @@ def test_power_goes_by_the_type_and_its_other_names():
     ],
 )  # fmt: skip
 def test_power_goes_by_the_name_without_form_and_memory(name, like):
-    table = gpu_table(yaml.safe_load(SHIPPED_TABLE.read_text()))
+    table = gpu_table(SHIPPED_TABLE)
     assert watts_of(table, [name]) == {name: table[like].watts}
     own = gpu_table({"mine": {"idle_watts": 1, "busy_watts": 2}, "mine_pcie": {"memory_gib": 9},
                      "mine_80gb": {"idle_watts": 3, "busy_watts": 4}})  # fmt: skip
@@ -257,7 +236,7 @@ def test_power_goes_by_the_name_without_form_and_memory(name, like):
 
 
 def test_a100_has_its_own_speeds_and_neighbours():
-    table = gpu_table(yaml.safe_load(SHIPPED_TABLE.read_text()))
+    table = gpu_table(SHIPPED_TABLE)
     base, shipped = ShippedProfiles(), ShippedInterference().pair_table(ShippedProfiles())
     assert covers(base) and not covers(two_models())
     more = more_types(base, ("h100", "t4"), table=table, kinds={}, physics_off=False)

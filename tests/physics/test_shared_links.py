@@ -1,12 +1,9 @@
 """The shared-link models as configuration builds them, and the reference placement."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError, TopologyError
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN
@@ -14,17 +11,10 @@ from sim.physics.reference import compact_gpus, reference_comm_s
 from sim.physics.shared_links import MOST_SPANNED, KWay, Pattern, PatternByModel, link_tables
 from sim.physics.shipped_files import ShippedProfiles
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING
-from sim.topology.links import link_graph
-from tests.physics.network_worlds import (
-    GB,
-    catalogue_of,
-    network_of,
-    placement_seconds,
-    racks,
-    traffic_of,
-)
+from sim.topology.links import LinkGraph, link_graph
+from tests.physics import network_worlds as worlds
+from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
 
-CONF = Path(__file__).parents[2] / "conf" / "network"
 RING_RULE = {"pattern": "ring", "ps_count": 1, "stages": 1, "tensor_width": 1,
              "activation_frac": 0.0, "tensor_frac": 0.0}  # fmt: skip
 CONSTANTS = {"alpha_local_s": 0.0, "alpha_server_s": 0.0, "overlap_frac": 0.0}
@@ -34,7 +24,7 @@ CONSTANTS = {"alpha_local_s": 0.0, "alpha_server_s": 0.0, "overlap_frac": 0.0}
     ("name", "sharing"), [("max_min", MAX_MIN), ("kway", K_WAY), ("duty", DUTY)]
 )
 def test_files_build(name, sharing):
-    network = instantiate(OmegaConf.load(CONF / f"{name}.yaml")).links(ShippedProfiles(), racks())
+    network = worlds.built(f"network/{name}.yaml").links(ShippedProfiles(), racks())
     assert network.sharing == sharing
     assert network.profile["pattern"].tolist() == [RING] * 24
     assert network.capacity.tolist() == [10 * GB] * 12  # 4 NICs, 2 uplinks of 2 x 10 / 2, each way
@@ -47,16 +37,6 @@ def test_files_build(name, sharing):
         ({"alpha_server_s": -1.0}, "alpha_server_s is -1.0"),
         ({"alpha_local_s": float("nan")}, "alpha_local_s is nan"),
         ({"eta_frac": float("inf")}, "eta_frac is inf"),
-    ],
-)
-def test_constants_are_checked(changed, message):
-    with pytest.raises(PhysicsError, match=message):
-        KWay(traffic=Pattern(**RING_RULE), **(CONSTANTS | {"eta_frac": 0.3} | changed))
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
         ({"pattern": "mesh"}, "'mesh'; use one of ring, parameter_server, mix"),
         ({"ps_count": 0}, "ps_count is 0"),
         ({"ps_count": 2.5}, "ps_count is 2.5; it must be a whole number from 1"),
@@ -65,9 +45,10 @@ def test_constants_are_checked(changed, message):
         ({"tensor_frac": -0.5}, "tensor_frac is -0.5"),
     ],
 )
-def test_patterns_are_checked(changed, message):
+def test_constants_and_patterns_are_checked(changed, message):
+    told = RING_RULE | CONSTANTS | {"eta_frac": 0.3} | changed
     with pytest.raises(PhysicsError, match=message):
-        Pattern(**(RING_RULE | changed))
+        KWay(traffic=Pattern(**{key: told.pop(key) for key in RING_RULE}), **told)
 
 
 def test_patterns_by_model():
@@ -84,11 +65,6 @@ def test_patterns_by_model():
     assert traffic.activation_bytes.tolist() == [0.0, 0.0, 0.5 * GB]
     with pytest.raises(PhysicsError, match="'m1', which the profiles lack"):
         rule.traffic(catalogue_of(1))
-
-
-def test_a_topology_without_links_is_refused():
-    with pytest.raises(PhysicsError, match=r"c has no link graph.*network=alpha_beta"):
-        network_of(replace(racks(), links=None), traffic_of({}))
 
 
 def test_the_compact_placement_prefers_large_servers_of_one_rack():
@@ -119,7 +95,7 @@ def test_inside_classes_set_the_local_time():
     network = network_of(topology, traffic_of({"grad_bytes": 10 * GB}))
 
     def local_s(*gpus: int) -> float:
-        return placement_seconds(network, topology, 0, np.array(gpus))[0]
+        return worlds.placement_seconds(network, topology, 0, np.array(gpus))[0]
 
     assert local_s(0, 3) == pytest.approx(10 / 200)
     assert local_s(3, 4) == pytest.approx(10 / 20)
@@ -132,49 +108,39 @@ def test_a_shard_beside_a_lone_worker_uses_the_host():
               "pcie_gbps": 80.0, "socket_gbps": 20.0}  # fmt: skip
     topology = racks(gpus=4, inside=inside)
     traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": 10 * GB})
-    seconds = placement_seconds(network_of(topology, traffic), topology, 0, np.array([0, 4]))
+    network = network_of(topology, traffic)
+    seconds = worlds.placement_seconds(network, topology, 0, np.array([0, 4]))
     assert seconds == pytest.approx((10 / 20, 10 / 10))
 
 
+def graph_of(upper: list[int], lower: list[int], *sizes: int, **more: bool) -> LinkGraph:
+    """Links of 1 Gbps from `lower` to `upper` on levels of these sizes."""
+    names = ("server", "leaf", "spine")[: len(sizes)]
+    return link_graph(level_names=names, level_sizes=sizes, lower=np.array(lower),
+                      upper=np.array(upper), gbps=np.ones(len(lower)), **more)  # fmt: skip
+
+
 def test_links_that_do_not_reach_a_server_are_refused():
+    with pytest.raises(PhysicsError, match=r"c has no link graph.*network=alpha_beta"):
+        network_of(replace(racks(), links=None), traffic_of({}))
     # Two racks below spines of their own, which nothing joins.
-    graph = link_graph(
-        level_names=("server", "leaf", "spine"), level_sizes=(4, 2, 2),
-        lower=np.array([0, 1, 2, 3, 4, 5]), upper=np.array([4, 4, 5, 5, 6, 7]), gbps=np.ones(6),
-    )  # fmt: skip
-    cut = replace(racks(), links=graph)
-    with pytest.raises(PhysicsError, match="from server 0 to server 2"):
-        network_of(cut, traffic_of({}))
+    apart = graph_of([4, 4, 5, 5, 6, 7], [0, 1, 2, 3, 4, 5], 4, 2, 2)
     with pytest.raises(PhysicsError, match="has 4 servers, the topology 6"):
-        network_of(replace(racks(servers=6), links=graph), traffic_of({}))
-
-
-def test_cabling_whose_equal_choices_miss_each_other_is_refused():
+        network_of(replace(racks(servers=6), links=apart), traffic_of({}))
     # Two ports a server: by chance of the hash server 0 reaches all, but 1 and 2 share no switch.
-    leaf = np.array([4, 6, 5, 6, 4, 6, 4, 6])
-    graph = link_graph(
-        level_names=("server", "leaf"), level_sizes=(4, 3), lower=np.repeat(np.arange(4), 2),
-        upper=leaf, gbps=np.ones(8),
-    )  # fmt: skip
-    assert [len(graph.path(0, server)) for server in (1, 2, 3)] == [2, 2, 2]
+    missed = graph_of([4, 6, 5, 6, 4, 6, 4, 6], [0, 0, 1, 1, 2, 2, 3, 3], 4, 3)
+    assert [len(missed.path(0, server)) for server in (1, 2, 3)] == [2, 2, 2]
     with pytest.raises(TopologyError):
-        graph.path(1, 2)
-    with pytest.raises(PhysicsError, match="from server 0 to server 1; join"):
-        network_of(replace(racks(), links=graph), traffic_of({}))
-    unequal = link_graph(  # server 0 hangs on the spine itself, a level above the others' leaf
-        level_names=("server", "leaf", "spine"), level_sizes=(4, 1, 1),
-        lower=np.arange(5), upper=np.array([5, 4, 4, 4, 5]), gbps=np.ones(5),
-    )  # fmt: skip
-    with pytest.raises(PhysicsError, match="from server 0 to server 1; join"):
-        network_of(replace(racks(), links=unequal), traffic_of({}))
-
-
-def test_servers_that_no_link_reaches_are_refused():
-    ends = np.array([[0, 4], [1, 4], [3, 4]])
-    graph = link_graph(level_names=("server", "switch"), level_sizes=(4, 1), lower=ends[:, 0],
-                       upper=ends[:, 1], gbps=np.ones(3), shortest=True)  # fmt: skip
-    with pytest.raises(PhysicsError, match="from server 0 to server 2; join"):
-        network_of(replace(racks(), links=graph), traffic_of({}))
+        missed.path(1, 2)
+    # Server 0 hangs on the spine itself, a level above the others' leaf.
+    unequal = graph_of([5, 4, 4, 4, 5], [0, 1, 2, 3, 4], 4, 1, 1)
+    alone = graph_of([4, 4, 4], [0, 1, 3], 4, 1, shortest=True)  # no link reaches server 2
+    for graph, words in (
+        (apart, "to server 2"), (missed, "to server 1; join"), (unequal, "to server 1; join"),
+        (alone, "to server 2; join"),
+    ):  # fmt: skip
+        with pytest.raises(PhysicsError, match=f"from server 0 {words}"):
+            network_of(replace(racks(), links=graph), traffic_of({}))
 
 
 def test_rings_on_compact_placements_are_told_as_they_are():
@@ -198,16 +164,18 @@ def test_narrow_uplinks_add_to_crossing_racks():
     tables = link_tables(network, catalogue_of(1), topology)
     assert tables.server_s[0, 2] == pytest.approx(1.0)
     assert tables.rack_s[0] == pytest.approx([0.0, 0.0, 1.0])
-    across = placement_seconds(network, topology, 0, np.array([0, 16]))
+    across = worlds.placement_seconds(network, topology, 0, np.array([0, 16]))
     assert across[1] == pytest.approx(tables.server_s[0, 2] + tables.rack_s[0, 2])
 
 
-def test_incast_of_a_parameter_server_is_told():
+def test_incast_of_a_parameter_server_is_told_and_tables_of_a_large_cluster_stay_small():
     """3 servers of 4: 8 workers push 5 Gbit each into one NIC of 10 Gbps."""
     traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": 5 * GB})
-    topology = racks()
-    tables = link_tables(network_of(topology, traffic), catalogue_of(1), topology)
+    tables = link_tables(network_of(racks(), traffic), catalogue_of(1), racks())
     assert tables.server_s[0, 3] == pytest.approx(8 * 5 / 10)
+    large = racks(servers=1000, per_rack=4, gpus=8, oversubscription=1.0)
+    tables = link_tables(network_of(large, traffic_of({})), catalogue_of(1), large)
+    assert tables.server_s.shape == tables.rack_s.shape == (1, MOST_SPANNED + 1)
 
 
 def test_factors_follow_the_law():
@@ -225,9 +193,3 @@ def test_factors_follow_the_law():
     # Compute 1 s, 1.5 x 10 / 100 s inside, 1 s between two servers: busy 1 / 2.15 of the time.
     busy = 1.0 / 2.15
     assert factors(DUTY)[0] == pytest.approx([1.0, 1.0, 1 + busy, 1 + 2 * busy, 1 + 3 * busy])
-
-
-def test_tables_of_a_large_cluster_stay_small():
-    topology = racks(servers=1000, per_rack=4, gpus=8, oversubscription=1.0)
-    tables = link_tables(network_of(topology, traffic_of({})), catalogue_of(1), topology)
-    assert tables.server_s.shape == tables.rack_s.shape == (1, MOST_SPANNED + 1)
