@@ -26,6 +26,7 @@ from sim.run import Kind
 from tests.sim.worlds import Job, cluster, job_table
 
 OFF = ["interference=none", "network=none"]
+FIFO = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"
 ONCE = np.ones((1, 2))
 
 TOLD = FinishedJobs(
@@ -45,28 +46,19 @@ def table(num_gpus: list[int]) -> JobTable:
     return job_table([Job(10.0 * row, gang, 20.0) for row, gang in enumerate(num_gpus)])
 
 
-def test_aims_of_four_jobs():
+def test_aims_of_four_jobs_where_draws_weigh_whole_blocks():
     found = {key: values[0] for key, values in measured(TOLD, ONCE).items()}
-    assert found["jct_mean_s"] == 40.0
-    assert found["jct_p95_s"] == np.percentile(TOLD.jct_s, 95)
-    assert found["large_gang_wait_s"] == 27.5
-    assert found["user_fairness"] == pytest.approx((1 + 3) ** 2 / (2 * (1 + 9)))
-    assert found["gpu_util_frac"] == 0.5
-    assert found["lost_gpu_h"] == 3.0
-
-
-def test_draws_weigh_whole_blocks():
-    twice_the_first = measured(TOLD, np.array([[1.0, 1.0], [2.0, 0.0]]))
-    assert twice_the_first["jct_mean_s"][1] == 15.0
-    assert twice_the_first["jct_p95_s"][1] == 20.0
-    assert twice_the_first["user_fairness"][1] == 1.0  # one user is left
-    assert twice_the_first["gpu_util_frac"][1] == 0.5
+    expected = {
+        "jct_mean_s": 40.0, "jct_p95_s": np.percentile(TOLD.jct_s, 95), "large_gang_wait_s": 27.5,
+        "user_fairness": (1 + 3) ** 2 / (2 * (1 + 9)), "gpu_util_frac": 0.5, "lost_gpu_h": 3.0,
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    twice = measured(TOLD, np.array([[1.0, 1.0], [2.0, 0.0]]))
+    expected = {"jct_mean_s": 15.0, "jct_p95_s": 20.0, "user_fairness": 1.0, "gpu_util_frac": 0.5}
+    assert {key: twice[key][1] for key in expected} == expected  # one user is left
     nobody = measured(replace(TOLD, user=np.full(4, -1)), ONCE)
     assert np.isnan(nobody["user_fairness"][0])
-
-
-def test_draws_are_the_same_for_all_and_the_first_counts_each_block_once():
-    draws = draws_of(20)
+    draws = draws_of(20)  # the same for all; the first counts each block once
     assert (draws[0] == 1).all() and (draws.sum(axis=1) == 20).all()
     assert np.array_equal(draws, draws_of(20))
 
@@ -128,11 +120,7 @@ def test_a_log_whose_children_ran_though_parents_failed_is_compared_on_the_jobs_
     jobs = pd.DataFrame(rows).assign(num_gpus=1, duration_s=50.0, waited_s=0.0)
     jobs["parents"] = ["" if k % 4 else f"j{k - 4}" if k else "" for k in range(40)]
     jobs["outcome"] = ["failed" if k == 20 else "completed" for k in range(40)]
-    found = gpuyard.advise(
-        jobs,
-        "small_leaf_spine",
-        overrides=[*OFF, "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"],
-    ).frame
+    found = gpuyard.advise(jobs, "small_leaf_spine", overrides=[*OFF, FIFO]).frame
     rows = found[found["scheduler"].isin(["what_happened", "fifo+consolidated"])]
     assert rows["jobs"].tolist() == [36, 36] and rows["jobs_withdrawn"].tolist() == [4, 4]
     assert rows["jct_mean_s"].tolist() == [50.0, 50.0]
@@ -142,11 +130,7 @@ def test_a_user_of_whom_nothing_finishes_is_told_beside_the_fairness_of_the_othe
     rows = {"job_id": ["a1", "b1", "a2", "b2"], "submit_s": [0, 10, 1000, 1010]}
     jobs = pd.DataFrame(rows).assign(num_gpus=64, duration_s=1000.0)
     jobs["user"], jobs["withdraw_s"] = ["alice", "bob"] * 2, [None, 500.0] * 2
-    found = gpuyard.advise(
-        jobs,
-        "small_leaf_spine",
-        overrides=[*OFF, "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"],
-    )
+    found = gpuyard.advise(jobs, "small_leaf_spine", overrides=[*OFF, FIFO])
     fifo = found.frame.set_index("scheduler").loc["fifo+consolidated"]
     assert fifo["user_fairness"] == 1.0 and fifo["users_unserved"] == 1
     told = "no job finished are not in fairness either: fifo+consolidated 1."
@@ -159,9 +143,8 @@ def test_what_happened_by_hand():
     jobs = replace(jobs, identity=identity)
     waited_s = np.array([0.0, 10.0, np.nan])  # the last never began
     blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
-    told = finished_of_trace(
-        jobs, waited_s, cluster(2, 4), blocks, large_gang(jobs, cluster(2, 4), None)
-    )
+    large = large_gang(jobs, cluster(2, 4), None)
+    told = finished_of_trace(jobs, waited_s, cluster(2, 4), blocks, large)
     assert told.jct_s.tolist() == [20.0, 30.0]
     assert told.large.tolist() == [False, True]  # more than a server of four
     assert told.slowdown.tolist() == [1.0, 1.5]

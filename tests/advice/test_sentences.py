@@ -15,10 +15,8 @@ HOUR_S = 3600.0
 NOISE = np.linspace(0.9, 1.1, 101)  # common to all rows, as draws of one bootstrap are
 
 
-def row(
-    name: str, hours: float, *, information: str = "none", preempts: bool = False, own: float = 0.0,
-    lost: float = 0.0,
-) -> Played:  # fmt: skip
+def row(name: str, hours: float, *, information: str = "none", preempts: bool = False,
+        own: float = 0.0, lost: float = 0.0) -> Played:  # fmt: skip
     """`own` is the half width of a noise that no other row shares."""
     noise = NOISE + own * np.resize([-1.0, 1.0], len(NOISE))
     draws = {key: np.full(len(NOISE) + 1, np.nan) for key in AIMS}
@@ -68,10 +66,8 @@ def test_what_to_take_what_preemption_adds_and_what_durations_are_worth():
 
 def test_a_policy_of_ones_own_is_named_where_it_is_not_the_best():
     own = row("learned, limit", 6.6, information="limit")
-    assert (
-        "what_happened, 9% less [9% to 9%] than learned, limit; not"
-        in sentences([*ROWS, own], "jct_mean_s", 0.95)[0]
-    )
+    told = sentences([*ROWS, own], "jct_mean_s", 0.95)[0]
+    assert "what_happened, 9% less [9% to 9%] than learned, limit; not" in told
     best = row("learned, limit", 5.0, information="limit")
     assert sentences([*ROWS, best], "jct_mean_s", 0.95)[0].startswith(
         "Without preemption take learned, limit, which is told users' time limits: mean JCT 5.00 h"

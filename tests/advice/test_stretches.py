@@ -31,14 +31,12 @@ def composed() -> dict:
     return {**config, "estimator": config["knows"]["oracle"], "scheduler": None, "scout": scout}
 
 
-def config_of(path: Path, text: str) -> dict:
-    """That for a trace."""
-    path.write_text(HEAD + text)
-    return {**composed(), "workload": {**composed()["workload"], "path": str(path)}}
-
-
-def scouted_of(path: Path, text: str, submit_s: np.ndarray):
-    return scouted(json.dumps(judging(config_of(path, text), submit_s)))
+def scouted_of(path: Path, rows: list[str]):
+    """The scout's run on a trace of these rows."""
+    path.write_text(HEAD + "\n".join(rows) + "\n")
+    config = {**composed(), "workload": {**composed()["workload"], "path": str(path)}}
+    submit_s = np.array([float(row.split(",")[1]) for row in rows])
+    return scouted(json.dumps(judging(config, submit_s)))
 
 
 def test_the_first_part_is_so_many_jobs_however_the_days_are_filled():
@@ -55,9 +53,7 @@ def test_a_stretch_begins_with_what_ran_and_what_waited(tmp_path):
     # a runs 0 to 100; b (16 GPUs) waits behind it until 100; so does c, behind b.
     first = ["a,0,16,100", "b,10,16,50", "c,20,1,30", "d,40,4,10"]
     rest = [f"j{k},{1000 + 200 * k},1,20" for k in range(200)]
-    text = "\n".join([*first, *rest]) + "\n"
-    submit_s = np.array([float(line.split(",")[1]) for line in [*first, *rest]])
-    run = scouted_of(tmp_path / "jobs.csv", text, submit_s).run
+    run = scouted_of(tmp_path / "jobs.csv", [*first, *rest]).run
     jobs = from_state(run, 3, 5)  # d and the first of the rest
     assert jobs.job_id.tolist() == ["a", "b", "c", "d", "j0"]
     assert jobs.submit_s.tolist() == [0, 0, 0, 0, 960]
@@ -71,9 +67,7 @@ def test_training_draws_the_stretches_in_which_jobs_waited(tmp_path, monkeypatch
     calm = [f"a{k},{100 * k},1,10" for k in range(80)]
     busy = [f"b{k},{8000 + 10 * k},16,100" for k in range(40)]
     late = [f"c{k},{20000 + 100 * k},1,10" for k in range(240)]
-    lines = [*calm, *busy, *late]
-    submit_s = np.array([float(line.split(",")[1]) for line in lines])
-    past = scouted_of(tmp_path / "jobs.csv", "\n".join(lines) + "\n", submit_s)
+    past = scouted_of(tmp_path / "jobs.csv", [*calm, *busy, *late])
     assert len(past.run.jobs) == 180  # half of the jobs
     field = StretchField(None, past)
     drawn = [field.stretch("train", index) for index in range(0, 1000, 25)]
@@ -82,9 +76,8 @@ def test_training_draws_the_stretches_in_which_jobs_waited(tmp_path, monkeypatch
 
 
 def test_too_few_jobs_to_learn_from(tmp_path):
-    text = "".join(f"{k},{k},1,10\n" for k in range(60))
     with pytest.raises(ConfigError, match="needs 20 jobs to learn from and as many for validation"):
-        scouted_of(tmp_path / "jobs.csv", text, np.arange(60.0))
+        scouted_of(tmp_path / "jobs.csv", [f"{k},{k},1,10" for k in range(60)])
 
 
 def test_a_learned_policy_that_is_behind_says_so_and_why():

@@ -14,17 +14,14 @@ from sim.files import ComparisonRow, Labels, write_comparison_csv
 from sim.report.run_folder import collect_record, write_record
 from sim.report.summary import summarise
 from tests.report import run_builder
+from tests.report.conftest import labels as labels_of
 
 MARKUP = "<b>bold</b><script>alert(1)</script>&amp;"
 
 
 def labels(scheduler: str = "by_hand", **changes) -> Labels:
-    values = {
-        "scheduler": scheduler, "topology": "leaf_spine", "workload": "by hand", "load": 0.9,
-        "agents": 1, "seed": 0, "window": 0, "information": "none", "interference_info": "none",
-        "physics": "none", "role": "composite",
-    }  # fmt: skip
-    return Labels(**(values | changes))
+    given = {"workload": "by hand", "agents": 1, "physics": "none"}
+    return labels_of(scheduler, **(given | changes))
 
 
 @pytest.fixture(scope="session")
@@ -55,12 +52,6 @@ def run(hand):
     ids = made.jobs.job_id.copy()
     ids[0] = MARKUP
     return replace(made, jobs=replace(made.jobs, job_id=ids))
-
-
-@pytest.fixture(scope="session")
-def big_run(hand):
-    """3,000 jobs on 4 GPUs: more starts than a chart of bars holds."""
-    return in_turn(hand, jobs=3000, servers=2, gpus=2)
 
 
 @pytest.fixture(scope="session")

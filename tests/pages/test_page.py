@@ -12,14 +12,11 @@ from gpuyard.pages.comparison_page import curve_of_checkpoint
 from gpuyard.pages.gantt import bars_of, gantt_figures
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.run_page import tree_figure
-from gpuyard.pages.sections import (
-    MOST_POINTS,
-    MOST_ROWS,
-    jct_figure,
-    looks,
-    table_of_rows,
-    text_cell,
-)
+from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, looks, table_of_rows
+from gpuyard.pages.sections import text_cell as cell_of
+from sim.run import Kind
+from tests.pages.conftest import in_turn
+from tests.scripts.conftest import TRACE, call
 
 MIB = 1 << 20
 
@@ -54,28 +51,19 @@ class Elements(HTMLParser):
         return json.loads(self.scripts[0])
 
 
-def titles(elements: Elements) -> list[str]:
-    return [text for text in elements.texts if text]
-
-
 def test_a_run_has_every_section_and_links_to_its_files(run_page):
     page = Elements(run_page)
-    told = titles(page)
-    for title in ("Asked", "Assumed", "Job completion times", "Use and queue over time",
-                  "Jobs by server", "Why jobs waited", "The cluster over time", "All metrics",
-                  "Files"):  # fmt: skip
-        assert title in told
+    told = [text for text in page.texts if text]
+    assert {"Asked", "Assumed", "Job completion times", "Use and queue over time", "Jobs by server",
+            "Why jobs waited", "The cluster over time", "All metrics", "Files", "models drawn",
+            "gangs cut to <16> GPUs", "physics off"} <= set(told)  # fmt: skip
     order = [told.index(title) for title in ("Jobs by server", "Why jobs waited", "All metrics")]
     assert order == sorted(order)
     assert "gpuyard simulate seed=0 'a='\"'\"'<i>'\"'\"''" in told
-    assert {"models drawn", "gangs cut to <16> GPUs", "physics off"} <= set(told)
     assert ("a", {"href": "a%20b.csv", "download": None}) in page.tags
     assert run_page.stat().st_size < 6 * MIB
     assert len([tag for tag, _ in page.tags if tag == "script"]) == 3  # figures, Plotly, its own
-
-
-def test_nothing_is_fetched(run_page):
-    for tag, attributes in Elements(run_page).tags:
+    for tag, attributes in page.tags:  # nothing is fetched
         assert "src" not in attributes
         assert tag != "link" or attributes["href"] == "data:,"
 
@@ -87,20 +75,23 @@ def test_names_are_no_markup(run_page, comparison_page):
         assert "alert(1)" not in "".join(page.scripts[1:])
     bars = Elements(run_page).figures()["s2"]["data"][0]
     # Plotly's labels read HTML, so the id is escaped in them once more
-    assert (
-        bars["text"][0] == "&lt;b&gt;bold&lt;/b&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;"
-    )
+    shown = "&lt;b&gt;bold&lt;/b&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;"
+    assert bars["text"][0] == shown
     assert "</" not in script_json({"id": "</script>"})
 
 
-def test_a_job_on_neighbouring_gpus_is_one_bar(run):
-    bars = bars_of(run)
+def test_a_job_on_neighbouring_gpus_is_one_bar_as_in_a_part_of_the_run(run):
+    bars, (low_s, high_s) = bars_of(run), (7000.0, 11_000.0)
     assert len(bars.job) == 40
     assert bars.gpus.tolist() == [1 + at % 3 for at in range(40)]
     trace = gantt_figures(run)[0].data[0]
     assert trace["y"][:3] == [0.5, 5.0, 9.5]
     assert trace["width"][:3] == [1.0, 2.0, 3.0]
     assert "2 GPUs in all, 2 here on server 1" in trace["hovertext"][1]
+    there = (bars.end_s >= low_s) & (bars.start_s <= high_s)
+    assert 0 < there.sum() < len(bars.job)
+    for name, column in vars(bars_of(run, (low_s, high_s))).items():
+        assert column.tolist() == getattr(bars, name)[there].tolist()
 
 
 def test_a_job_on_two_servers_is_two_bars_and_a_shared_gpu_is_split(hand):
@@ -116,8 +107,8 @@ def test_a_job_on_two_servers_is_two_bars_and_a_shared_gpu_is_split(hand):
     ]  # fmt: skip
 
 
-def test_too_many_jobs_become_shares_and_the_page_says_so(big_run):
-    figure, part = gantt_figures(big_run)
+def test_too_many_jobs_become_shares_and_the_page_says_so(hand):
+    figure, part = gantt_figures(in_turn(hand, jobs=3000, servers=2, gpus=2))
     assert figure.title == "Use by server"
     assert figure.note.startswith("3,000 starts of jobs are more than can be told apart")
     assert np.mean(figure.data[0]["z"]) == pytest.approx(100 / 8, abs=0.3)  # 1 of 4, half the time
@@ -141,13 +132,9 @@ def test_the_tree_has_a_cell_a_server_and_starts_where_it_is_busiest(run):
 
 
 def test_a_server_that_is_away_has_no_colour(hand):
-    from sim.run import Kind
-
     away = ((10.0, Kind.SERVER_DOWN, [2, 3]), (60.0, Kind.SERVER_UP, [2, 3]))
     jobs = [hand.Job(0.0, 100.0, ((0.0, 100.0, [0, 1]),), gpus=2)]
-    run = hand.build_run(
-        jobs, servers=2, gpus_per_server=2, partitions=1, server_events=away
-    )  # fmt: skip
+    run = hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1, server_events=away)
     frames = tree_figure(run).slider.frames
     assert [frame[0][1] for frame in frames].count(None) == pytest.approx(30, abs=1)
     grey = gantt_figures(run)[0].data[0]
@@ -156,18 +143,14 @@ def test_a_server_that_is_away_has_no_colour(hand):
 
 
 def test_a_table_says_what_it_leaves_out_and_sorts_by_numbers():
-    rows = [{"at": at, "word": "x"} for at in range(MOST_ROWS + 10)]
-    table = table_of_rows("Many", rows)
+    table = table_of_rows("Many", [{"at": at, "word": "x"} for at in range(MOST_ROWS + 10)])
     assert len(table.rows) == MOST_ROWS
     assert table.note == f"The first {MOST_ROWS} of {MOST_ROWS + 10} rows."
     assert table.numeric == (True, False)
-    assert [text_cell(text).sort for text in ("4.20 ± 0.31", "0.9 [0.8, 1.0]", "-", "2x", "(ours)")
-            ] == [4.2, 0.9, None, None, None]  # fmt: skip
-
-
-def test_a_page_without_a_figure_carries_no_plotly():
+    shown = {"4.20 ± 0.31": 4.2, "0.9 [0.8, 1.0]": 0.9, "-": None, "2x": None, "(ours)": None}
+    assert {text: cell_of(text).sort for text in shown} == shown
     page = Page(title="Only words", subtitle="", sections=(table_of_rows("None", []),))
-    assert len(rendered(page)) < MIB / 10
+    assert len(rendered(page)) < MIB / 10  # without a figure it carries no Plotly
 
 
 def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
@@ -177,15 +160,8 @@ def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
     figure = next(f for f in page.figures().values() if "error_x" in f["data"][0])
     assert [trace["name"] for trace in figure["data"]] == ["ours", "composite", "published"]
     assert min(figure["data"][0]["error_x"]["array"]) > 0
-
-
-def test_a_part_of_a_run_has_the_bars_that_the_whole_has_there(run):
-    whole, low_s, high_s = bars_of(run), 7000.0, 11_000.0
-    part = bars_of(run, (low_s, high_s))
-    there = (whole.end_s >= low_s) & (whole.start_s <= high_s)
-    assert 0 < there.sum() < len(whole.job)
-    for name, column in vars(part).items():
-        assert column.tolist() == getattr(whole, name)[there].tolist()
+    headings = re.findall(r"<summary><h2>(.*?)</h2>", comparison_page.read_text(encoding="utf-8"))
+    assert headings and " over " not in "".join(headings)  # it is no sweep
 
 
 def test_a_sweep_has_the_one_table_of_the_terminal_then_its_lines(sweep_page):
@@ -216,15 +192,27 @@ def test_a_reproduction_has_curves_of_every_cell_the_first_open(reproduction_pag
     assert "<script>alert" not in text
 
 
-def test_what_is_no_sweep_has_no_such_table(comparison_page):
-    assert " over " not in "".join(
-        re.findall(r"<summary><h2>(.*?)</h2>", comparison_page.read_text(encoding="utf-8"))
-    )
-
-
 def test_what_was_learned_by_playing_has_a_curve(tmp_path: Path):
     lines = ["update,minutes,runs,to_begin,to_reference", "0,0,0,1,15.2", "50,2.5,600,0.07,1.08"]
     (tmp_path / "curve.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "policy").mkdir()
     (figure,) = curve_of_checkpoint(tmp_path / "policy")
     assert figure.data[0]["x"] == [0, 50] and figure.data[0]["y"] == [15.2, 1.08]
+
+
+TINY = ("workload=csv", "topology=small_leaf_spine", "interference=none", "network=none")
+
+
+def test_simulate_writes_its_page_last_and_links_the_rest(tmp_path: Path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(TRACE)
+    words = ("simulate", *TINY, f"workload.path={trace}")
+    outcome = call(*words, folder=tmp_path / "run")
+    assert outcome.status == 0, outcome.err
+    text = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    assert 'href="metrics.json"' in text
+    assert 'href="jobs.parquet"' in text
+    assert "fifo+consolidated on " in text
+    failed = call(*words, "page=maybe", folder=tmp_path / "run")
+    assert failed.status == 1 and "page is 'maybe'; it must be true or false" in failed.err
+    assert (failed.folder / "report.html").read_text(encoding="utf-8") == text
