@@ -41,9 +41,8 @@ ABSENT: dict[str, Any] = {**PLAIN, "batch": 0, "amp": False, "gpus": 1, "nodes":
 def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
     """Rows in the columns of the schema, and the solo profiles of their jobs.
 
-    Args:
-        path: the file of rows, with `SOLOS_FILE` beside it; or the folder of `ROWS_FILE` and
-            `SOLOS_FILE`. Aggressors are joined by "+"; norm_speed is empty where feasible is 0.
+    `path` is the file of rows, with `SOLOS_FILE` beside it; or the folder of `ROWS_FILE` and
+    `SOLOS_FILE`. Aggressors are joined by "+"; norm_speed is empty where feasible is 0.
 
     Raises:
         PhysicsError: naming file, line, column, value and fix.
@@ -119,12 +118,10 @@ class Layout:
 
 
 def rows_of_file(path: Path, *, folder: Path | None) -> tuple[CoRows, SoloProfiles]:
-    """Rows of a file, and solo profiles that hold those of its jobs.
+    """Rows of a file in the columns of one of `LAYOUTS`, and solo profiles of their jobs.
 
-    Args:
-        path: in the columns of one of `LAYOUTS`.
-        folder: of the published sets, whose runs alone are the only source of solo profiles; rows
-            of our own schema have them in the file beside `path`.
+    `folder` has the published runs alone, the only source of their solo profiles; rows of our own
+    schema have them in the file beside `path`.
 
     Raises:
         PhysicsError: naming file, line, column, value and fix.
@@ -235,12 +232,9 @@ class DataSet:
 def data_sets(
     data_dir: Path | None, *, seed: int, names: list[str] | None = None
 ) -> dict[str, DataSet]:
-    """Sets by name.
+    """Sets by name, of a folder with published sets, or a folder or csv file of our own schema.
 
-    Args:
-        data_dir: folder with published sets, a folder or csv file of our own schema, or None.
-        seed: of generated rows, which stand in where `data_dir` has none.
-        names: only these; None: all that are there.
+    Generated rows stand in where there is none; `names`: only these.
 
     Raises:
         PhysicsError: for a set that is not there, and for faulty rows.

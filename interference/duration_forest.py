@@ -165,16 +165,10 @@ class RandomForestEstimator:
 def _ln_work_a_completion(
     forest: RandomForestRegressor, seen: FloatArray, target: FloatArray, asked: FloatArray
 ) -> FloatArray:
-    """Logarithm of the least expected work a completion, in the units of exp(target).
+    """(K,) ln of the least expected work a completion of `asked` (K, F), in units of exp(target).
 
-    Args:
-        forest: fitted on `seen` and `target`.
-        seen: (S, F) features of finished jobs.
-        target: (S,) ln of what they took.
-        asked: (K, F) features of jobs.
-
-    Returns:
-        (K,)
+    The forest is fitted on `seen` (S, F), features of finished jobs, and `target` (S,), ln of what
+    they took.
     """
     order = np.argsort(target, kind="stable")
     took = np.exp(target[order])

@@ -113,11 +113,8 @@ def cross_fitted(
 def predicted_infeasible(rows: CoRows, cells: Cells, *, keep_observed: bool) -> BoolArray:
     """(T, P, P) symmetric: pairs that do not fit into memory, or probably do not.
 
-    Args:
-        rows: all rows of pairs, infeasible ones too.
-        cells: of the same data set.
-        keep_observed: pairs that were tried keep what was seen; without it the memory rule
-            speaks for every pair.
+    `rows` are all, infeasible ones too. With `keep_observed` pairs that were tried keep what was
+    seen; without it the memory rule speaks for every pair.
     """
     types = {name: i for i, name in enumerate(cells.gpu_types)}
     at = {name: i for i, name in enumerate(cells.profiles)}
@@ -168,13 +165,8 @@ def fit_and_report(
 ) -> FitReport:
     """Judge all models on all data sets, and fit tables on the first set for the simulator.
 
-    Args:
-        data_dir: folder with published sets, or rows of our own schema; generated rows stand in.
-        seed: of folds, models and generated rows.
-        folds: of the split by pair, and of the saved predictions.
-        names: data sets to take; None: all that are there.
-        models: models to judge; None: all.
-        done: told what has just been finished.
+    `data_dir` is as in `data_sets`; `names` and `models`: None takes all; `folds` are of the split
+    by pair and of the saved predictions; `done` is told what has just been finished.
     """
     sets = data_sets(data_dir, seed=seed, names=names)
     first = next(iter(sets.values()))
@@ -201,14 +193,10 @@ def _about(name: str, done: Callable[[str], None]) -> Callable[[str], None]:
 def saved_model(
     data: DataSet, models: Sequence[str], *, seed: int, folds: int, keep_observed: bool
 ) -> SavedModel:
-    """Cross-fitted tables of models that schedulers can be given.
+    """Cross-fitted tables of models that schedulers can be given, with equal folds for each.
 
-    Args:
-        data: rows; only pairs on one whole GPU are used, or on links where there are no others.
-        models: names of them.
-        seed: equal folds for every model.
-        folds: of the split by pair.
-        keep_observed: pairs that were tried keep whether they fitted; else a rule says it.
+    Only pairs on one whole GPU are used, or on links where there are no others. With
+    `keep_observed` pairs that were tried keep whether they fitted; else a rule says it.
     """
     pairs = _pairs(data.rows)
     rows = pairs.take(fit_rows(pairs))

@@ -86,14 +86,10 @@ def spread_ratio(compute_s: FloatArray, sync_bytes: FloatArray) -> FloatArray:
 
 
 def fit_sync_bytes(*, compute_s: FloatArray, ratio: FloatArray, weight: FloatArray) -> FloatArray:
-    """(P,) bytes that reproduce the measured ratios best.
+    """(P,) bytes that reproduce the measured ratios best; the median where a profile has none.
 
-    Args:
-        compute_s: (P, T) seconds a step on one GPU.
-        ratio: (P, T) measured ratio; NaN where there is none.
-        weight: (T,) weight of each GPU type; 0 leaves it out.
-
-    Profiles without any ratio get the median of the others.
+    `compute_s` (P, T) is a step on one GPU, `ratio` (P, T) NaN where there is none, `weight` (T,)
+    that of each GPU type; 0 leaves it out.
     """
     target = np.log(np.clip(ratio, LEAST_RATIO, 1.0))  # (P, T)
     used = np.isfinite(target) & (weight > 0)[None, :]

@@ -149,11 +149,9 @@ def pair_table_of(rows: CoRows, catalogue: Catalogue, *, source: str, place: str
 def filled(norm: FloatArray, tried: BoolArray) -> tuple[FloatArray, BoolArray, bool]:
     """(P, P) slow-down and feasibility; pairs without a speed get the additive fit of the others.
 
-    Last: whether any slow-down of a pair that fits came so.
-
-    Args:
-        norm: (P, P) normalised speed [victim, aggressor], one at least; NaN where none is known.
-        tried: (P, P) symmetric; a pair that was tried and has no speed did not fit.
+    `norm` (P, P) [victim, aggressor] has one speed at least, NaN where none is known; a pair that
+    was `tried` (P, P) and has no speed did not fit. Last: whether any slow-down of a pair that
+    fits was fitted.
     """
     known = np.isfinite(norm)
     victim, aggressor = np.nonzero(known)

@@ -104,10 +104,8 @@ def advise(
 ) -> Advice:
     """Play every scheduler of the line-up on the jobs of `config`, and rank them.
 
-    Args:
-        config: `conf/advise.yaml` with the choices of a user, resolved, in plain containers.
-        folder: for what is learned; needed where `learn_minutes` is given.
-        overrides: of the command line, for the command that plays what was learned.
+    `config` is `conf/advise.yaml` with a user's choices, resolved, in plain containers. What is
+    learned goes to `folder`, and `overrides` of the command line into the command that plays it.
 
     Raises:
         GpuYardError: the trace cannot be read, a job fits nowhere, or a key has a wrong value.

@@ -217,13 +217,8 @@ def finished_of_trace(
 ) -> FinishedJobs:
     """Of the measured jobs as the trace has them.
 
-    Args:
-        jobs: J jobs.
-        waited_s: (J,) from submission to start as it was; NaN: the job never began.
-        topology: the cluster that GPU use is of.
-        blocks: of the submissions.
-        large: GPUs from which a gang is large.
-        work_s: (J,) what slowdowns are over; None: the durations.
+    `waited_s` (J,) is from submission to start as it was, NaN: the job never began; `large` the
+    GPUs from which a gang is large; `work_s` (J,) what slowdowns are over, None: the durations.
     """
     work_s = jobs.duration_s if work_s is None else work_s
     chosen = jobs.measured & ~np.isnan(waited_s)

@@ -137,10 +137,8 @@ def check_learning(config: Mapping[str, Any], folder: Path | None) -> None:
 def judging(config: Mapping[str, Any], submit_s: FloatArray) -> dict[str, Any]:
     """The configuration under which the rest of the jobs are one window, measured as a whole.
 
-    Args:
-        config: resolved, of `conf/advise.yaml`.
-        submit_s: (J,) of all jobs, ascending. They are divided by number, for the first days of a
-            trace may hold hardly any.
+    Jobs, submitted at `submit_s` (J,), are divided by number: the first days of a trace may hold
+    hardly any.
     """
     workload = {**config["workload"], "window_measured_frac": [0.0, 1.0]}
     if "split" in workload:  # read from a file
@@ -152,14 +150,9 @@ def judging(config: Mapping[str, Any], submit_s: FloatArray) -> dict[str, Any]:
 
 
 def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Path) -> Learned:
-    """Learn for `learn_minutes` on the first part of the jobs.
+    """Learn for `learn_minutes` on the first part of the jobs, of a `config` of `judging`.
 
-    Must be called where line-ups are composed.
-
-    Args:
-        config: as `judging` returns it.
-        estimator: section by which durations are told.
-        folder: gets `learned.yaml`, its curve and checkpoint.
+    Must be called where line-ups are composed. `folder` gets `learned.yaml`, curve and checkpoint.
 
     Raises:
         GpuYardError: the first part has too few jobs, or nothing can be learned.
@@ -257,11 +250,7 @@ def playing(
 ) -> tuple[str, str]:
     """The commands that play the weights: `gpuyard simulate` on the same jobs, `gpuyard serve`.
 
-    Args:
-        found: the weights.
-        overrides: of the command line of advise.
-        advise_only: keys that only advise has.
-        estimator: name in `conf/estimator`.
+    `advise_only` are keys that only advise has, `estimator` is a name in `conf/estimator`.
     """
     kept = [word for word in overrides if _key(word) not in advise_only]
     cluster = [word for word in kept if _key(word) not in OF_JOBS]

@@ -166,9 +166,7 @@ def play(candidate: Candidate) -> Played:
 def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     """The row of the trace itself; None where no measured job began.
 
-    Args:
-        scenario: jobs and cluster.
-        waited_s: (J,) from submission to start as it was; NaN: the job never began.
+    `waited_s` (J,) is from submission to start as it was; NaN: the job never began.
     """
     experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
@@ -224,14 +222,8 @@ def candidates_of(
 ) -> tuple[list[Candidate], list[str]]:  # fmt: skip
     """The rows to play, and what is left out with the reason and the key that brings it in.
 
-    A scheduler that reads predictions is a row for every entry of `knows`.
-
-    Args:
-        config: the resolved configuration of `conf/advise.yaml`.
-        scenario: of the jobs; each row gets one with the estimator that it is told by.
-        limits: some job has a time limit.
-        choices: what `estimator=` calls each entry of `knows`.
-        own: contenders beside the line-up.
+    A scheduler that reads predictions is a row for every entry of `knows`, which `choices` has the
+    names of. `limits`: some job has a time limit; `own`: contenders beside the line-up.
 
     Raises:
         GpuYardError: an entry of the line-up is wrong.
@@ -270,13 +262,7 @@ def candidates_of(
 
 
 def _reasons(one_queue: Sequence[str], slow: Mapping[str, Sequence[str]], jobs: int) -> list[str]:
-    """Who is left out, why, and by which key they come in.
-
-    Args:
-        one_queue: schedulers that own one queue, where there are several partitions.
-        slow: reason -> schedulers that are too slow.
-        jobs: how many there are.
-    """
+    """Who is left out, why, and by which key they come in; `slow` is reason -> schedulers."""
     found = []
     if one_queue:
         names = ", ".join(one_queue)

@@ -146,13 +146,8 @@ def of_learned(
 ) -> str:  # fmt: skip
     """How a policy for this very cluster stands, and why it is behind where it is.
 
-    Args:
-        rows: all that were played.
-        aim: what they are ranked by.
-        confidence: of intervals.
-        history: how it was learned.
-        waited_frac: share of their time that jobs waited where it was learned.
-        work_s: mean run time of the judged jobs, without waits.
+    `history` is how it was learned, `waited_frac` the share of their time that jobs waited there,
+    `work_s` the mean run time of the judged jobs, without waits.
     """
     order = [row for row in ranked([row for row in rows if not row.failed], aim) if runnable(row)]
     mine = next((row for row in order if row.contender == LEARNED), None)

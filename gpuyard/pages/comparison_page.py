@@ -103,14 +103,9 @@ def write_folder_page(
 ) -> Path:
     """Write report.html from the tables of a folder alone: those that end in .csv.
 
-    A `comparison.csv` becomes tables with intervals; the other files are shown as they are, below
-    the tables of `page.md` and folded where that is there.
-
-    Args:
-        folder: of the run.
-        record: of the program.
-        config: its configuration; `ours` and `confidence` are read.
-        title: of the page.
+    A `comparison.csv` becomes tables with intervals, for which `ours` and `confidence` of `config`
+    are read; the other files are shown as they are, below the tables of `page.md` and folded where
+    that is there.
     """
     compared = _is_of_schedulers(folder / COMPARISON)
     drawn = {CURVE, PLAYED, *([COMPARISON] if compared else [])}
@@ -236,12 +231,7 @@ def sweep_sections(
 ) -> tuple[Table | Figure, ...]:
     """The table of a terminal, schedulers down and swept values across, and the same as lines.
 
-    Args:
-        rows: one a run.
-        confidence: of the intervals.
-
-    Returns:
-        Nothing where nothing was swept; no lines where no number was.
+    Nothing where nothing was swept; no lines where no number was.
     """
     sweep = sweep_of(standings(beside_agents(rows), ours=None, confidence=confidence))
     if sweep is None:

@@ -104,9 +104,7 @@ def _around_longest_queue(run: Run, starts: int) -> tuple[float, float]:
 def bars_of(run: Run, between_s: tuple[float, float] | None = None) -> Bars:
     """Stretches of jobs, those on neighbouring GPUs of one server taken together.
 
-    Args:
-        run: the run.
-        between_s: only of jobs that run at some time between; None: of all.
+    `between_s`: only of jobs that run at some time between; None: of all.
     """
     all_ = tenancy_of(run, np.arange(run.topology.num_gpus), between_s)
     server = run.topology.gpu_server[all_.row]

@@ -92,9 +92,6 @@ def write_page(folder: Path, page: Page) -> Path:
     Plotly's script is inside. Pages of a sweep share one in the folder of the sweep:
     it is nine tenths of a page.
 
-    Returns:
-        The file.
-
     Raises:
         GpuYardError: Plotly's script is not there.
         OSError: the folder cannot be written.
@@ -118,10 +115,8 @@ def rendered(
 ) -> str:
     """The HTML of a page; it needs no other file.
 
-    Args:
-        page: what it shows.
-        downloads: (name, relative link, size) of files beside it.
-        script_link: where Plotly's script lies; None: it stands in the page.
+    `downloads` are (name, relative link, size) of files beside it; `script_link` is where Plotly's
+    script lies, None: it stands in the page.
 
     Raises:
         GpuYardError: Plotly's script is not there.
@@ -224,12 +219,7 @@ SHORT = 12  # characters of a commit
 
 
 def facts_of(record: Record, *, seeds: Iterable[int] = ()) -> tuple[tuple[str, str], ...]:
-    """(name, text) of the command, its settings, the code and the seeds.
-
-    Args:
-        record: of the run.
-        seeds: of the runs on the page, where they are other than the record's.
-    """
+    """(name, text) of the command, its settings, the code and the seeds of the runs on the page."""
     first, *words = record.command or ("",)
     drawn = sorted(set(seeds)) or ([] if record.seed is None else [record.seed])
     versions = record.versions

@@ -36,11 +36,7 @@ def run_page(
 ) -> Page:
     """The page of a finished run, as a value.
 
-    Args:
-        run: finished.
-        metrics: of the run.
-        record: with labels.
-        more: sections about the jobs, such as why they waited; they follow the Gantt chart.
+    `more` are sections about the jobs, such as why they waited; they follow the Gantt chart.
     """
     labels, topology = record.labels, run.topology
     workload = "" if labels is None else f" on {labels.workload}"

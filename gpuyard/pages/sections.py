@@ -44,11 +44,7 @@ def comparison_tables(
 ) -> tuple[Table, ...]:
     """One table a setting, as in comparison.md, with intervals; the note stands below the last.
 
-    Args:
-        settings: with standings.
-        ours: scheduler that is divided by the others; None for no ratio.
-        confidence: of the intervals.
-        opened: how many of them are not folded.
+    The first `opened` of them are not folded.
     """
     text = table_text(settings, ours=ours, confidence=confidence)
     # Numbers first: on a narrow screen they stand beside the scheduler without scrolling.
@@ -70,11 +66,7 @@ def table_of_rows(
 ) -> Table:
     """A table of any rows, such as why jobs waited: keys of the first row are its columns.
 
-    Args:
-        title: of the table.
-        rows: numbers and texts; a key that a row lacks is an empty cell.
-        note: stands below it; it says so where rows are left out.
-        opened: False: folded until it is clicked.
+    A key that a row lacks is an empty cell; the note says so where rows are left out.
     """
     keys = list(rows[0]) if rows else []
     shown = rows[:MOST_ROWS]
@@ -172,11 +164,9 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
 
 
 def jct_figure(jct_s: Mapping[str, FloatArray], look: Mapping[str, Look]) -> Figure | None:
-    """The share of jobs that took at most so long; None where no job has ended.
+    """The share of jobs that took at most so long, by curve; None where no job has ended.
 
-    Args:
-        jct_s: curve -> completion times (n,) without NaN.
-        look: curve -> its look.
+    Times (n,) are without NaN.
     """
     curves = {name: np.sort(times) for name, times in jct_s.items() if len(times)}
     drawn = dict(list(curves.items())[:MOST_CURVES])
@@ -260,12 +250,7 @@ def use_figure(timelines: Mapping[str, Timeline], look: Mapping[str, Look]) -> F
 
 
 def learning_figure(curve: LearningCurve, *, source: str = "") -> Figure:
-    """Return of each iteration, and below it mean JCT on evaluation windows where there is one.
-
-    Args:
-        curve: of one training.
-        source: whose it is, for the note.
-    """
+    """Return of each iteration, and below it mean JCT on evaluation windows where there is one."""
     known = ~np.isnan(curve.eval_jct_mean_s)
     iteration = numbers(curve.iteration)
     data: list[dict[str, Any]] = [{
@@ -296,9 +281,7 @@ def learning_figure(curve: LearningCurve, *, source: str = "") -> Figure:
 def playing_figure(curve: Sequence[tuple[int, float]], *, source: str = "") -> Figure:
     """Mean JCT on validation windows over a reference's, while weights are learned by playing.
 
-    Args:
-        curve: (updates so far, the ratio) of each validation.
-        source: whose it is, for the note.
+    `curve` is (updates so far, the ratio) of each validation.
     """
     data = [{
         "type": "scatter", "mode": "lines+markers", "name": "learned",

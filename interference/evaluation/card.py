@@ -96,15 +96,7 @@ UNKNOWN = """\
 def model_card(
     results: Results, sets: Mapping[str, DataSet], saved: SavedModel, *, folds: int, seed: int
 ) -> str:
-    """Markdown.
-
-    Args:
-        results: of held-out folds.
-        sets: data sets of the results; `saved` is of the first.
-        saved: tables for the simulator.
-        folds: of the split by pair.
-        seed: of folds and models.
-    """
+    """Markdown, of held-out folds; `saved` is of the first of `sets`."""
     first = next(iter(sets))
     parts = [
         "# Co-location model",

@@ -164,14 +164,8 @@ def judge(
 
     Whatever a model chooses for itself it chooses on the fitted rows of a fold, so that the judged
     ones stay unseen: nested cross-validation. Lines of `prediction_lines` with `split` and `model`.
-
-    Args:
-        rows: rows with a speed (`fit_rows`).
-        solos: a profile of each job.
-        models: fresh models, in the order of tables.
-        folds: of the split by pair; the others have one fold a model or type.
-        seed: of the division by pair.
-        done: told the name of every finished (split, model).
+    `rows` have a speed (`fit_rows`); `folds` and `seed` are of the split by pair, the others have
+    one fold a model or type; `done` is told the name of every finished (split, model).
     """
     judged = {}
     for split, parts in splits(rows, solos, folds=folds, seed=seed).items():

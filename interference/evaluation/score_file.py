@@ -53,10 +53,7 @@ def read_files(
 ) -> dict[str, Asked]:
     """Rows of several files by data set; rows without a split are of the split `UNNAMED`.
 
-    Args:
-        paths: files in the columns of `data_sets.LAYOUTS`.
-        sets: data sets that models can be fitted on, by the `source` of their rows.
-        folder: of the published runs alone.
+    Files are in the columns of `data_sets.LAYOUTS`; `folder` has the published runs alone.
 
     Raises:
         PhysicsError: for faulty files, rows of a source that `sets` lacks, and rows of a source
@@ -89,13 +86,9 @@ def score(
     *,
     done: Callable[[str], None] = lambda _: None,
 ) -> Scores:
-    """Fit each model on all rows of a data set and predict the rows of the files.
+    """Fit each model on all rows of a data set and predict the rows of the files (`read_files`).
 
-    Args:
-        asked: data set -> rows, of `read_files`.
-        sets: data sets by name.
-        models: fresh models, in the order of tables.
-        done: told the name of every finished (data set, model).
+    `done` is told the name of every finished (data set, model).
     """
     lines, known = {}, {}
     for name, each in asked.items():
@@ -172,11 +165,9 @@ class Results:
 
 
 def results_of(folds: pd.DataFrame | None, files: Scores | None) -> Results:
-    """Both together; a split of a file that is called like one of the folds gets ` (file)`.
+    """Both together, one of which is there.
 
-    Args:
-        folds: lines of `prediction_lines` of held-out folds, with data_set, split and model.
-        files: of rows of files; one of the two has to be there.
+    A split of a file that is called like one of the folds gets ` (file)`.
     """
     predictions, known = [], None
     taken = set() if folds is None else set(zip(folds.data_set, folds.split, strict=True))

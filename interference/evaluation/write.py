@@ -74,13 +74,7 @@ WITHIN = 0.95  # share of the errors whose colours differ; one outlier would pal
 
 
 def heat_map(grid: PairGrid, *, title: str, path: Path) -> None:
-    """Draw three maps side by side; a cell without a judged pair is grey.
-
-    Args:
-        grid: pairs of one GPU type.
-        title: what was predicted, by which model.
-        path: PNG to write.
-    """
+    """Draw three maps of the pairs of a GPU type side by side as PNG; without a pair: grey."""
     side_in = max(CELL_IN * min(len(grid.profiles), MOST_LABELS), LEAST_IN)
     label_in = LETTER_IN * max(map(len, grid.profiles))
     figure = new_figure(3.0 * (side_in + 0.7) + label_in, side_in + label_in + 1.3)
@@ -147,14 +141,9 @@ OWN_SPREADS = 0.5  # share of rows with a spread of their own from which a model
 
 
 def reliability(judged: DataFrame, *, title: str, path: Path) -> None:
-    """Draw a panel a split and a line a model whose spread tells rows apart.
+    """Draw a panel a split and a line a model whose spread tells rows apart, as PNG.
 
     Models with one spread for all rows of a fit are left out: theirs is no claim about a row.
-
-    Args:
-        judged: of one data set.
-        title: of which data set.
-        path: PNG to write.
     """
     splits = judged.split.unique()
     figure = new_figure(4.2 * len(splits) + 1.0, 4.6)

@@ -32,15 +32,7 @@ class DeepSets(nn.Module):
     def __init__(
         self, size: Size, *, members: int, width: int, hidden: int, generator: torch.Generator
     ) -> None:
-        """Draw the weights.
-
-        Args:
-            size: of the rows.
-            members: K.
-            width: of a job's and a push's vector.
-            hidden: width of the inner layers of phi and rho.
-            generator: of the weights.
-        """
+        """Draw the weights: `width` is of a job's and a push's vector, `hidden` of inner layers."""
         super().__init__()
 
         def drawn(rows: int, columns: int, scale: float | None = None) -> nn.Parameter:
@@ -112,16 +104,7 @@ LOOKS, LOOK_ROWS = 25, 1000  # at the rows left out, evenly spread over the step
 def trained(
     rows: Tenants, target: Tensor, division: Division, size: Size, steps: int, seed: int
 ) -> DeepSets:
-    """Members at their best look.
-
-    Args:
-        rows: (N, ...).
-        target: (N,) scaled speeds.
-        division: of the rows.
-        size: of the rows.
-        steps: of the training.
-        seed: of weights, batches and hiding.
-    """
+    """Members at their best look, on N rows and their scaled speeds (N,)."""
     draws = torch.Generator().manual_seed(seed)
     count = BATCH if len(rows) < MANY_ROWS else BATCH_OF_MANY
     members = len(division.outside)

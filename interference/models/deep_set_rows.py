@@ -134,11 +134,7 @@ class Division:
 def division(mix: IntArray, encoded: Encoded, models: int, rng: np.random.Generator) -> Division:
     """Members by mixes, whole mixes each, then members by groups of models where there are some.
 
-    Args:
-        mix: (N,) equal where the same jobs ran together.
-        encoded: the rows.
-        models: M.
-        rng: of the draws.
+    `mix` (N,) is equal where the same jobs ran together.
 
     Raises:
         PhysicsError: if the rows are of one mix.

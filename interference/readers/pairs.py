@@ -39,15 +39,7 @@ def _checked(
 ) -> CoRows:
     """The sides of a file's pairs as rows, every job of which has a solo profile.
 
-    Args:
-        sides: of the lines of `table`.
-        table: the file.
-        solos: runs alone.
-        for_faults: the file's own names of columns, and the file of the runs alone, for messages.
-        source: of all rows.
-        gpu_type: of the lines.
-        sharing: of all rows.
-        feasible: of the lines; None: all fit.
+    `for_faults` are the file's own names of columns, and the file of the runs alone, for messages.
     """
     line, split = sides.line, table.texts("split")
     with faults_at(lambda row: table.place(int(line[row])), in_the_file(sides, *for_faults)):
@@ -87,11 +79,8 @@ def rows_of_gavel(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoR
     """Both sides of each pair; a profile beside itself is one row, since its sides are one number.
 
     V100 speeds are cut at 1 in the source, and a pair that is not feasible either did not fit or
-    was not run. An empty batch is 0, which the runs alone have for models without one.
-
-    Args:
-        folder: has the runs alone, and the pairs unless `pairs` is given.
-        pairs: another file with the columns of `GAVEL_PAIRS`.
+    was not run. An empty batch is 0, which the runs alone have for models without one. `folder` has
+    the runs alone, and the pairs unless `pairs` is given.
     """
     alone = file_of(folder, GAVEL_ISOLATED)
     solos = _gavel_solos(read_table(alone, GAVEL_ISOLATED_COLUMNS))
@@ -170,9 +159,7 @@ SET_TO_ONE = ("PPO", "TD3")  # their speeds are 1 throughout, a convention of th
 def rows_of_lucid(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoRows, SoloProfiles]:
     """Both sides of each pair; `measured` is false for victims whose speed the source set to 1.
 
-    Args:
-        folder: has the single runs, and the pairs unless `pairs` is given.
-        pairs: another file with the columns of `LUCID_PAIRS`.
+    `folder` has the single runs, and the pairs unless `pairs` is given.
     """
     alone = file_of(folder, LUCID_SINGLE)
     solos = _lucid_solos(read_table(alone, LUCID_SINGLE_COLUMNS))
@@ -242,9 +229,7 @@ def rows_of_deepshare(
 ) -> tuple[CoRows, SoloProfiles]:
     """One row a directed line; the two directions of a pair are one group.
 
-    Args:
-        folder: has the runs alone, and the pairs unless `pairs` is given.
-        pairs: another file with the columns of `DEEPSHARE_PAIRS`.
+    `folder` has the runs alone, and the pairs unless `pairs` is given.
     """
     alone = file_of(folder, DEEPSHARE_ISOLATED)
     solos = _deepshare_solos(read_table(alone, DEEPSHARE_ISOLATED_COLUMNS))

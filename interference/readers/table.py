@@ -254,10 +254,7 @@ def in_the_file(
 ) -> Callable[[Fault], str]:
     """What to add to a fault of these sides: the file's own column, and where solo profiles are.
 
-    Args:
-        sides: the rows that a fault numbers.
-        columns: column of the schema -> the file's, for victims that are first and second jobs.
-        solos: file of the runs alone.
+    `columns`: column of the schema -> the file's, for victims that are first and second jobs.
     """
 
     def words(fault: Fault) -> str:

@@ -28,12 +28,9 @@ def plain(name: str) -> str:
 def throughputs(steps_s: FloatArray, speedup: FloatArray | None) -> FloatArray:
     """(P, N + 1) throughput of n GPUs, most compact, over that of one; column 0 is 0.
 
-    Where nobody measured, n GPUs do n steps' worth of samples in the modelled step; beyond a
-    measured number that model goes on from the largest measured one below.
-
-    Args:
-        steps_s: (P, N + 1) step with n GPUs on the most compact placement.
-        speedup: (P, .) measured throughput over that of one GPU, NaN where not; None: nothing is.
+    Where nobody measured, n GPUs do n steps' worth of samples in the modelled step, `steps_s`
+    (P, N + 1); beyond a measured number that model goes on from the largest measured one below.
+    `speedup` (P, .) is measured throughput over that of one GPU, NaN where not; None: nothing is.
     """
     profiles, width = steps_s.shape
     numbers = np.arange(width)

@@ -41,22 +41,17 @@ class Edges(NamedTuple):
 def heavy_edge_mapping(graph: CommGraph, free: IntArray) -> IntArray:
     """Map each worker to a server so that heavy edges stay inside servers.
 
-    Servers are filled in the order of most free GPUs. Each begins with both ends of the heaviest
-    edge among workers without a place, then takes the worker with the largest total weight to
-    those it has, until its GPUs are used. An edge weighs its bytes in both directions.
+    Servers are filled in the order of most free GPUs, `free` (m,). Each begins with both ends of
+    the heaviest edge among workers without a place, then takes the worker with the largest total
+    weight to those it has, until its GPUs are used. An edge weighs its bytes in both directions.
 
     The paper leaves open, chosen here: ties go to the lowest workers and to the first server; where
     no worker without a place has an edge to those on the server, the heaviest edge left begins
     again; a server with room for one worker takes the lowest. The greedy choice can be worse than
     filling the same servers in order of workers; where it is, that order is the answer.
 
-    Args:
-        graph: of one job.
-        free: (m,) GPUs that each server can give, 0 or more.
-
     Returns:
-        (workers,) index in `free` of each worker's server; the bytes that it cuts are never more
-        than those of the same servers filled in order of workers.
+        (workers,) index in `free` of each worker's server.
 
     Raises:
         PhysicsError: the servers have fewer GPUs than the job has workers.

@@ -36,14 +36,7 @@ class LinkLoads(Handle):
 def make_link_loads(
     *, network: LinkNetwork, jobs: int, worker_slots: int, largest_gang: int
 ) -> LinkLoads:
-    """Empty loads.
-
-    Args:
-        network: the links and the traffic.
-        jobs: J, rows of the job table.
-        worker_slots: workers that can run at once (GPUs x most tenants).
-        largest_gang: of the job table.
-    """
+    """Empty loads for J `jobs`; `worker_slots` can run at once (GPUs x most tenants)."""
     links = len(network.capacity)
     most = max(1, min(jobs, worker_slots // 2))
     live = max(1, most_entries(network, worker_slots))

@@ -55,12 +55,7 @@ BAD_SHARE = 0.5  # a profile that failed in more than this share of its pairs co
 
 
 def probably_infeasible(tried: BoolArray, failed: BoolArray) -> BoolArray:
-    """(P, P) True where one side failed in most of its tried pairs.
-
-    Args:
-        tried: (P, P) symmetric, True where the pair was measured.
-        failed: (P, P) symmetric, True where it did not fit.
-    """
+    """(P, P) True where one side failed in most of its tried pairs; both (P, P) are symmetric."""
     share = failed.sum(axis=1) / np.maximum(tried.sum(axis=1), 1)  # (P,)
     large = share > BAD_SHARE
     return np.asarray(large[:, None] | large[None, :])
@@ -83,14 +78,7 @@ class AdditiveFit:
 def fit_additive(
     *, victim: IntArray, aggressor: IntArray, norm: FloatArray, profiles: int
 ) -> AdditiveFit:
-    """Least squares over N directed rows.
-
-    Args:
-        victim: (N,) profile whose speed was measured.
-        aggressor: (N,) profile beside it.
-        norm: (N,) co-located / isolated speed, above 0.
-        profiles: P.
-    """
+    """Least squares over N directed rows of co-located / isolated speed `norm` (N,), above 0."""
     rows, target = np.arange(len(norm)), np.log(norm)
     constant = float(target.mean())
     design = np.zeros((len(norm), 2 * profiles))
@@ -170,10 +158,8 @@ def column_of(profiles: int, aggressors: IntArray) -> IntArray:
 def mix_table(pairs: PairTable, most_aggressors: int, predict: Predict) -> MixTable:
     """The table that `predict` fills, made monotone: a mix is at least as slow as each part of it.
 
-    Args:
-        pairs: slow-downs of the mixes of two tenants.
-        most_aggressors: K; larger mixes are left to the rule of `sim.physics.laws`.
-        predict: asked once for each GPU type, victim and number of aggressors from 2 to K.
+    `predict` is asked once for each GPU type, victim and number of aggressors from 2 to
+    `most_aggressors`; larger mixes are left to the rule of `sim.physics.laws`.
 
     Raises:
         PhysicsError: the table would be too large, which is said before memory is taken, or a

@@ -78,13 +78,7 @@ class DallyProfiles(LayeredCatalogue):
 
 
 def compute_share(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:
-    """(P, N + 1) compute over step on the most compact placement, reference type.
-
-    Args:
-        gangs: numbers of GPUs that jobs may hold; N is the largest.
-        topology: the cluster.
-        physics: over it.
-    """
+    """(P, N + 1) compute over step on the most compact placement of N GPUs, the most of `gangs`."""
     compute_s = physics.catalogue.compute_s[:, [physics.type_index(physics.reference_gpu)]]
     share: FloatArray = compute_s / reference_steps_s(gangs, topology, physics)
     return share

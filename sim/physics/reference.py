@@ -85,11 +85,8 @@ def compact_spread(num_gpus: IntArray, topology: Topology) -> tuple[IntArray, In
 def reference_steps_s(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:
     """(P, N + 1) step of each profile with n GPUs, alone, most compact, reference type.
 
-    Args:
-        gangs: numbers of GPUs that jobs may hold; N is the largest.
-        topology: the cluster.
-        physics: over it. Where links are shared, each placement has to be measured: columns that
-            neither `gangs` nor a measured speed-up asks for are then NaN.
+    N is the most of `gangs`. Where links are shared, each placement has to be measured: columns
+    that neither `gangs` nor a measured speed-up asks for are then NaN.
     """
     compute_s = physics.catalogue.compute_s[:, [physics.type_index(physics.reference_gpu)]]
     if physics.links is not None:

@@ -49,11 +49,8 @@ def arm_rows(
 ) -> list[ArmRow]:
     """Rows by cell, scheduler and arm, each in order of appearance.
 
-    Args:
-        runs: those whose scheduler has no `@` in its name are left out, and those without a
-            finished measured job, which have no mean.
-        references: arms that mean JCT is divided by: the geometric mean over paired windows.
-        confidence: of the intervals.
+    Runs without an `@` in their scheduler's name, or without a finished measured job, are left out.
+    Mean JCT is divided by that of the arms `references`, geometrically over paired windows.
 
     Raises:
         ReportError: a reference is no arm of any scheduler.
@@ -162,13 +159,8 @@ def seed_arms(jct_s: Mapping[str, FloatArray], *, whole: str, confidence: float)
     """Every arm over the `whole`, paired by window and seed, in the order given.
 
     Windows are the sample: logs of ratios are averaged over seeds first. The interval is thus one
-    for these trained policies; `by_seed` shows how much other seeds would move it.
-
-    Args:
-        jct_s: (seeds, windows) mean JCTs of each arm, on the same windows; one row for what was
-            not trained from seeds.
-        whole: the arm that the others are divided by.
-        confidence: of the intervals.
+    for these trained policies; `by_seed` shows how much other seeds would move it. `jct_s` (seeds,
+    windows) are mean JCTs of each arm; one row for what was not trained from seeds.
 
     Raises:
         ReportError: an arm has other windows, or other seeds, than the whole.

@@ -161,11 +161,9 @@ LinePoint = tuple[float, float, float, float]  # the number, mean JCT in the uni
 
 
 def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
-    """What is drawn over a number that was swept.
+    """What is drawn over a number that was swept: its key, and the points of each line, ascending.
 
-    Returns:
-        (key, points of each line in ascending order); None where no number was swept, or there
-        are more lines than can be told apart.
+    None where no number was swept, or there are more lines than can be told apart.
     """
     found = sweep.numbers()
     if found is None:
@@ -188,8 +186,7 @@ def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
 def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
     """Draw a line a scheduler (and a value of what else was swept), with intervals, as PNG.
 
-    Returns:
-        Whether there was a number to draw over, and no more lines than can be told apart.
+    Returns whether there was a number to draw over, and no more lines than can be told apart.
     """
     found = lines_of(sweep)
     if found is None:

@@ -84,14 +84,9 @@ def rank_figure(
     information: Mapping[str, str] | None = None,
     ours: str | None = None,
 ) -> None:
-    """A dot a scheduler, best on top; lines at the right join those that are not told apart.
+    """A dot a scheduler, best on top, as PNG; lines at the right join what is not told apart.
 
-    Args:
-        found: mean ranks and critical difference.
-        path: PNG to write.
-        over: what blocks are called.
-        information: scheduler -> what it knows of durations, for the colour.
-        ours: stands out.
+    Blocks are called `over`, colours go by `information` on durations, and `ours` stands out.
     """
     count = len(found.names)
     figure = new_figure(9.0, 1.8 + 0.22 * count)

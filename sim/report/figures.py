@@ -233,10 +233,8 @@ def jct_cdf(
 ) -> None:
     """Draw the share of jobs that took at most so long, on a logarithmic axis, as PNG.
 
-    Args:
-        jct_s: scheduler -> completion times (n,) of its counted jobs, without NaN.
-        path: of the figure.
-        runs: curve -> scheduler and role, for colours that other figures have too.
+    `jct_s` are completion times (n,) without NaN by curve; `runs` their schedulers and roles, for
+    colours that other figures have too.
 
     Raises:
         ReportError: no scheduler, or one without a finished job.
@@ -287,13 +285,10 @@ def utilisation_queue(
     runs: Mapping[str, Run] | None = None,
     of: str = "",
 ) -> None:
-    """Draw utilisation above and waiting jobs below, on one time axis.
+    """Draw utilisation above and waiting jobs below, on one time axis, as PNG.
 
-    Args:
-        timelines: scheduler -> timeline; the first four are drawn, so put those that matter first.
-        path: PNG to write.
-        runs: line -> scheduler and role, for colours that other figures have too.
-        of: which of several runs the lines are of.
+    The first four timelines are drawn, so put those that matter first; `runs` as in `jct_cdf`;
+    `of`: which of several runs the lines are of.
 
     Raises:
         ReportError: no scheduler is given.

@@ -156,13 +156,10 @@ class Tenancy:
 
 
 def tenancy_of(run: Run, gpus: IntArray, between_s: tuple[float, float] | None = None) -> Tenancy:
-    """The stretches of the given GPUs, in order of GPUs, times, tenants.
+    """The stretches of the GPUs `gpus` (n,), in order of GPUs, times, tenants.
 
-    Args:
-        run: the run.
-        gpus: (n,) to look at.
-        between_s: only attempts that are there at some time between; what they say of other times
-            lacks the tenants of those. None: all attempts.
+    `between_s`: only attempts that are there at some time between; what they say of other times
+    lacks the tenants of those.
     """
     attempts = attempts_of(run)
     low_s, high_s = between_s or (-np.inf, np.inf)

@@ -127,14 +127,8 @@ def headline_cells(
 
     The best of a kind has the least geometric mean over windows of mean JCT, so on the windows of
     the result it is the one with the largest ratio. Only those that ran every window of the kind
-    are chosen from.
-
-    Args:
-        rows: the results.
-        picking: runs of rivals on other windows; empty: the best are chosen on the results alone.
-        ours: scheduler that is divided by the others.
-        parts: names of the windows of `picking` and of `rows`, like validation and test.
-        confidence: of the intervals.
+    are chosen from: on `picking`, runs of rivals on other windows, if there are some, and on the
+    results `rows`; `parts` are names of the two, like validation and test.
 
     Raises:
         ReportError: `ours` is in no row, or the windows of a setting were drawn in two ways.

@@ -289,19 +289,14 @@ FEWEST = 2  # clusters that can be resampled
 def clustered_mean_interval(
     values: FloatArray | Sequence[float], clusters: Sequence[int], confidence: float
 ) -> Interval:
-    """Mean of `values` (n,) with a percentile interval of the bootstrap by cluster.
+    """Mean of `values` (n,) with a percentile interval of the bootstrap by cluster (n,).
 
     Whole clusters are drawn with replacement (Davison and Hinkley, *Bootstrap Methods and their
     Application*, 1997, 3.8): values of one are not independent. With a single cluster there is
     nothing to draw; the interval is then Student's t over its values and says nothing of others.
-    Clusters that are too few for the confidence span that one, too. Of few clusters percentiles are
-    narrow (by 10 % of twenty, 30 % of eight): they are widened by what t is over them beyond the
-    normal law.
-
-    Args:
-        values: n >= 1.
-        clusters: (n,) which cluster each value is of.
-        confidence: of the interval; `most_coverage` tells whether so few clusters can have it.
+    Clusters that are too few for the confidence (`most_coverage`) span that one, too. Of few
+    clusters percentiles are narrow (by 10 % of twenty, 30 % of eight): they are widened by what t
+    is over them beyond the normal law.
 
     Raises:
         ValueError: no values, lengths differ, or `confidence` is not between 0 and 1.

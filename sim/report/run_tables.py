@@ -28,9 +28,7 @@ BOOL, NUMBERS = "b", "iuf"  # kinds of numpy arrays
 def parquet_bytes(columns: Mapping[str, Any]) -> bytes:
     """A table as the bytes of a parquet file.
 
-    Args:
-        columns: name -> equally long arrays: numbers, texts (None where there is none), or a
-            sequence of integer arrays.
+    Columns are equally long: numbers, texts (None where there is none), or integer arrays.
     """
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]

@@ -286,12 +286,7 @@ class Ranking:
 
 
 def ranking(names: Sequence[str], scores: FloatArray, *, level: float) -> Ranking:
-    """Rank `scores` in every block, smallest first, ties sharing the mean of their ranks.
-
-    Args:
-        names: (k,) distinct.
-        scores: (N, k), finite.
-        level: of significance.
+    """Rank `scores` (N, k), finite, in every block, smallest first; ties share their mean rank.
 
     Raises:
         ReportError: fewer than three methods or two blocks, a score that is not finite, or a
@@ -367,9 +362,8 @@ def paired_tests(
 ) -> list[dict[str, Any]]:
     """`ours` over each other scheduler in `metric`, paired by window and seed.
 
-    Returns:
-        A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided
-            paired t-test of the logs (NaN for one pair).
+    A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided paired
+    t-test of the logs (NaN for one pair).
     """
     from scipy import stats  # heavy: only reports need it
 
