@@ -2,52 +2,15 @@
 
 import numpy as np
 
-from sim.decision import Decision, Start
 from sim.jobs import Attempts, Fates, JobTable, Precedence, Urgency
 from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import contiguous_partitions
-from sim.view import Signal
+from tests.oracle.random_decider import RandomDecider
 from tests.sim.worlds import cluster, physics_of, rules_of
 
 SERVERS, GPUS, TENANTS = 4, 4, 2
-
-
-class Restless:
-    """Starts what fits at random, with or without a lease, and preempts now and then."""
-
-    name = "restless"
-    needs = Signal.NONE
-
-    def reset(self, seed: int) -> None:
-        """Start the random stream anew."""
-        self._rng = np.random.default_rng(seed)
-
-    def decide(self, view) -> Decision:
-        """Random legal orders; a job that waits alone is always started if it fits."""
-        rng = self._rng
-        preempts = tuple(view.running[rng.random(len(view.running)) < 0.1].tolist())
-        closed = view.server_closed[view.topology.gpu_server] > 0
-        room = {
-            gpu: TENANTS - int(view.tenants[gpu])
-            for gpu in range(len(view.tenants))
-            if not closed[gpu]
-        }
-        starts = []
-        for job in view.queued.tolist():
-            free = [gpu for gpu, places in room.items() if places > 0]
-            gang = int(view.jobs.num_gpus[job])
-            if len(free) < gang:
-                continue
-            gpus = rng.permutation(free)[:gang]
-            for gpu in gpus.tolist():
-                room[gpu] -= 1
-            lease_s = float(rng.integers(5, 60)) if rng.random() < 0.5 else None
-            starts.append(Start(job, gpus.astype(np.int64), lease_s))
-        waits = len(starts) < len(view.queued)
-        wake_s = view.now_s + 50.0 if waits else None
-        return Decision(starts=tuple(starts), preempts=preempts, wake_s=wake_s)
 
 
 def jobs_of(rng: np.random.Generator, count: int) -> JobTable:
@@ -122,4 +85,4 @@ def eventful_run(seed: int, jobs: int = 30) -> Run:
         ),
         outages=outages_of(rng, 5),
     )  # fmt: skip
-    return simulate(simulator, Restless(), seed, None)
+    return simulate(simulator, RandomDecider(whims=60), seed, None)

@@ -1,10 +1,15 @@
-"""Builds a `Run` by hand: what each job did is written down, the log follows from it."""
+"""Builds a `Run` by hand: what each job did is written down, the log follows from it.
+
+And what the files of a run hold, without files.
+"""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sim.jobs import JobTable
+from sim.report.run_tables import Recorded, server_names
+from sim.report.timeline import blocked_at_arrival
 from sim.run import EventLog, Kind, Run
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import contiguous_partitions
@@ -29,9 +34,7 @@ class Job:
 
 def ends_of(job: Job) -> tuple[Kind, ...]:
     """How each attempt ended."""
-    if not job.attempts:
-        return ()
-    return job.ends or (*[Kind.PREEMPT] * (len(job.attempts) - 1), Kind.FINISH)
+    return job.ends or (*[Kind.PREEMPT] * (len(job.attempts) - 1), Kind.FINISH)[: len(job.attempts)]
 
 
 def events_of(row: int, job: Job) -> list[tuple[float, int, int, int, list[int]]]:
@@ -42,9 +45,8 @@ def events_of(row: int, job: Job) -> list[tuple[float, int, int, int, list[int]]
     if job.withdrawn_s is not None:
         events.append((job.withdrawn_s, 2, Kind.WITHDRAW, row, []))
     events += [(time_s, 3, Kind.FORWARD, row, []) for time_s in job.forwarded_s]
-    for number, ((start_s, end_s, gpus), kind) in enumerate(
-        zip(job.attempts, ends_of(job), strict=True)
-    ):
+    attempts = zip(job.attempts, ends_of(job), strict=True)
+    for number, ((start_s, end_s, gpus), kind) in enumerate(attempts):
         events.append((start_s, 4, Kind.START, row, gpus))
         if number == len(job.attempts) - 1 and not job.finished:
             continue
@@ -115,6 +117,24 @@ def build_run(
         decisions=4,
         decision_s=0.2,
         loop_wall_s=0.5,
+    )
+
+
+def recorded_of(run: Run) -> Recorded:
+    """What `read_recorded` gives back of a run's folder."""
+    elastic = run.jobs.elastic
+    return Recorded(
+        log=run.log,
+        job_id=run.jobs.job_id,
+        least_gpus=run.jobs.num_gpus if elastic is None else elastic.least_gpus,
+        most_gpus=run.jobs.num_gpus if elastic is None else elastic.most_gpus,
+        blocked=blocked_at_arrival(run),
+        started=np.isfinite(run.start_s),
+        ended=np.isfinite(run.finish_s),
+        server_name=server_names(run.topology),
+        server_rack=run.topology.server_rack,
+        server_partition=run.partition_of_server,
+        server_first_gpu=run.topology.server_first_gpu,
     )
 
 

@@ -21,9 +21,6 @@ def test_the_effective_number_of_a_case_worked_by_hand():
     # Sizes 3 and 1: means 2, 6, overall 3, between 3 * 1 + 1 * 9 = 12, within 2 / 2 = 1,
     # m0 = (4 - 10 / 4) / 1 = 1.5, r = 11 / 12.5 = .88, m = 2.5; 4 / (1 + 1.5 * .88) = 1.7241.
     assert effective_count([1, 2, 3, 6], [7, 7, 7, 2]) == pytest.approx(1.724138, abs=1e-6)
-
-
-def test_the_effective_number_lies_between_clusters_and_values():
     assert effective_count([1, 1, 5, 5], [0, 0, 1, 1]) == pytest.approx(2)  # r = 1
     assert effective_count([1, 5, 1, 5], [0, 0, 1, 1]) == 4  # r below 0 counts as 0
     assert effective_count([3, 3, 3, 3], [0, 0, 1, 1]) == 4

@@ -77,13 +77,12 @@ def test_the_best_are_chosen_on_their_own_windows_and_on_those_of_the_result(mak
     assert found["ours", ""].ratio is None
 
 
-def test_without_windows_for_the_choice_the_result_alone_chooses(results):
-    assert {part for against, part in lines_of(results, []) if "best" in against} == {"test"}
-
-
-def test_who_did_not_run_every_window_is_not_chosen(make, results):
-    lucky = make.row("lucky+consolidated+steal", 0.1, window=0)
-    assert lines_of([*results, lucky], [])["best composite", "test"].scheduler == STEAL
+def test_without_windows_for_the_choice_whole_runs_of_the_result_alone_choose(make, results):
+    lucky = make.row("lucky+consolidated+steal", 0.1, window=0)  # not on every window
+    stuck = [make.row("stuck+x+steal", 0.0, window=window, jobs_unfinished=9) for window in (0, 1)]
+    found = lines_of([*results, lucky, *stuck], [])
+    assert {part for against, part in found if "best" in against} == {"test"}
+    assert found["best composite", "test"].scheduler == STEAL
 
 
 def test_a_composition_can_be_ours_and_is_then_no_rival(make, results):
@@ -115,11 +114,6 @@ def test_one_queue_has_no_fairness_between_partitions(make):
     found = lines_of(rows, [])
     assert found["ours", ""].means["partition_wait_jain"].centre == 0.5
     assert "partition_wait_jain" not in found["best global queue", "test"].means
-
-
-def test_runs_that_finished_nothing_are_left_out(make, results):
-    stuck = [make.row("stuck+x+steal", 0.0, window=window, jobs_unfinished=9) for window in (0, 1)]
-    assert lines_of([*results, *stuck], [])["best composite", "test"].scheduler == STEAL
 
 
 def test_windows_of_one_stretch_are_no_independent_evidence(make):

@@ -1,5 +1,6 @@
-"""Time series and conservation laws."""
+"""Time series, and conservation laws on runs in which everything happens."""
 
+import dataclasses
 import tracemalloc
 
 import numpy as np
@@ -7,19 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.report.balance import littles_law_gap
+from sim.errors import SimulationError
+from sim.report.balance import balance_of, check_run, littles_law_gap
+from sim.report.gpu_use import attempts_of, queue_by_partition, tenancy_of
 from sim.report.summary import summarise
 from sim.report.timeline import (
     Steps,
+    available_over_time,
     gpu_changes,
+    jobs_over_time,
+    left_s,
+    outcomes,
     queue_over_time,
     running_count,
     span_s,
     steps_of_changes,
+    stops,
     timeline_of,
     utilisation_over_time,
 )
 from sim.run import EventLog, GpuLists, Kind
+from tests.report.run_builder import log_with
 
 
 def test_utilisation_and_queue_of_the_gantt_chart(gantt):
@@ -27,25 +36,19 @@ def test_utilisation_and_queue_of_the_gantt_chart(gantt):
     times = np.array([-1.0, 0.0, 12.0, 17.0, 25.0, 33.0, 37.0, 40.0])
     assert utilisation.at(times) * 4 == pytest.approx([0, 2, 4, 4, 3, 4, 3, 0])
     assert queue.at(times) == pytest.approx([0, 0, 2, 2, 1, 0, 0, 0])
-
-
-def test_steps_integrate_between_any_two_times():
-    steps = Steps(np.array([1.0, 3.0, 4.0]), np.array([2.0, 5.0, 0.0]))
-    assert steps.integral(np.array([0.0, 1.0, 2.0, 3.5, 9.0])) == pytest.approx([0, 0, 2, 6.5, 9])
-    assert steps.mean(2.0, 4.0) == pytest.approx((2 + 5) / 2)
-    assert steps.mean(4.0, 4.0) == 0.0
-
-
-def test_changes_at_one_instant_are_one_step():
-    steps = steps_of_changes(np.array([1.0, 1.0, 2.0]), np.array([1, 1, -2]))
-    assert steps.time_s.tolist() == [1.0, 2.0] and steps.value.tolist() == [2.0, 0.0]
-
-
-def test_a_timeline_keeps_the_gpu_seconds(gantt):
     timeline = timeline_of(gantt, bins=7)
     assert timeline.gpu_util_frac.sum() * 40.0 / 7 * 4 == pytest.approx(125.0)
     assert timeline.queue_jobs.sum() * 40.0 / 7 == pytest.approx(30.0)
     assert timeline.time_s[0] == 0.0
+
+
+def test_steps_integrate_between_any_two_times_and_changes_at_one_instant_are_one():
+    steps = Steps(np.array([1.0, 3.0, 4.0]), np.array([2.0, 5.0, 0.0]))
+    assert steps.integral(np.array([0.0, 1.0, 2.0, 3.5, 9.0])) == pytest.approx([0, 0, 2, 6.5, 9])
+    assert steps.mean(2.0, 4.0) == pytest.approx((2 + 5) / 2)
+    assert steps.mean(4.0, 4.0) == 0.0
+    steps = steps_of_changes(np.array([1.0, 1.0, 2.0]), np.array([1, 1, -2]))
+    assert steps.time_s.tolist() == [1.0, 2.0] and steps.value.tolist() == [2.0, 0.0]
 
 
 def test_sums_inside_groups_are_those_of_a_loop_however_large_the_numbers():
@@ -110,3 +113,80 @@ def test_gpu_seconds_and_jobs_are_conserved(hand, jobs):
     assert 0 <= metrics["gpu_util_frac"] <= 1 + 1e-9
     assert metrics["jct_mean_s"] >= metrics["queue_delay_mean_s"] - 1e-9
     assert metrics["shared_gpu_frac"] == pytest.approx(0.0, abs=1e-9)
+
+
+SEEDS = range(12)
+AGAIN = (Kind.READY, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_everything_that_happens_is_accounted_for(eventful, seed):
+    run = eventful(seed)
+    check_run(run)
+    metrics = summarise(run)
+    balance = balance_of(run)
+    parts = balance.useful + balance.lost + balance.restart + balance.overhead + balance.withdrawn
+    assert parts + balance.unfinished == pytest.approx(balance.held)
+    assert balance.held == pytest.approx(run.run_gpu_s.sum())
+    assert 0 <= metrics["gpu_util_available_frac"] <= 1 + 1e-9
+    assert metrics["jobs_unfinished"] == 0
+    assert metrics["jobs_finished"] + metrics["jobs_withdrawn"] == len(run.jobs)
+    assert metrics["interference_frac"] >= 0 and metrics["comm_frac"] > 0
+    available = available_over_time(run)
+    assert available.value.max() <= run.topology.num_gpus and available.value.min() >= 0
+    attempts, tenancy = attempts_of(run), tenancy_of(run, np.arange(run.topology.num_gpus))
+    ran_s = np.bincount(attempts.job, attempts.end_s - attempts.start_s, len(run.jobs))
+    assert ran_s == pytest.approx(run.run_s)
+    held = np.bincount(tenancy.job, tenancy.end_s - tenancy.start_s, len(run.jobs))
+    assert held == pytest.approx(run.run_gpu_s)
+    assert (tenancy.place < tenancy.tenants).all() and tenancy.tenants.max() <= 2
+    derived = outcomes(dataclasses.replace(run, outcome=None))  # from the log and the trace
+    assert derived.tolist() == run.outcome.tolist()
+    assert not np.isnan(left_s(run)).any()
+
+
+def test_these_runs_have_every_kind_of_event(eventful):
+    seen = set().union(*(set(eventful(seed).log.kind.tolist()) for seed in SEEDS))
+    assert seen == set(Kind) - {Kind.FORWARD}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_queue_is_what_a_simple_count_says(eventful, seed):
+    """Jobs are walked one by one, in the way of a reader who has never seen the code."""
+    run = eventful(seed)
+    log, precedence = run.log, run.jobs.precedence
+    waiting, done, waits_s, before_s = set(), set(), 0.0, float(log.time_s[0])
+    parents = [
+        set(precedence.parents[a:b].tolist())
+        for a, b in zip(precedence.first[:-1], precedence.first[1:], strict=True)
+    ]
+    good = {j for j in range(len(run.jobs)) if run.jobs.fates.outcome[j] == 0}
+    for time_s, kind, job in zip(
+        log.time_s.tolist(), log.kind.tolist(), log.job.tolist(), strict=True
+    ):
+        waits_s += len(waiting) * (time_s - before_s)
+        before_s = time_s
+        if kind == Kind.FINISH:
+            done.add(job)
+        elif kind in AGAIN or (kind == Kind.ARRIVAL and parents[job] <= done & good):
+            waiting.add(job)
+        elif kind in (Kind.START, Kind.WITHDRAW):
+            waiting.discard(job)
+    end = np.array([log.time_s[-1]])
+    assert queue_over_time(run).integral(end)[0] == pytest.approx(waits_s)
+    assert queue_over_time(run).value.min() >= 0
+    assert queue_over_time(run).value[-1] == 0 and jobs_over_time(run).value[-1] == 0
+    assert sum(q.integral(end)[0] for q in queue_by_partition(run)) == pytest.approx(waits_s)
+
+
+@pytest.mark.parametrize("kind", [Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WITHDRAW])
+def test_a_lost_end_is_refused(eventful, kind):
+    """Whatever ends an attempt: without it the run's accounts disagree."""
+    for seed in SEEDS:
+        run = eventful(seed)
+        rows = np.flatnonzero((run.log.kind == kind) & stops(run.log))
+        if len(rows):
+            break
+    keep = np.arange(len(run.log.kind)) != rows[0]
+    with pytest.raises(SimulationError):
+        summarise(dataclasses.replace(run, log=log_with(run.log, keep)))

@@ -1,17 +1,31 @@
-"""The tables of a page of results, from runs made by hand."""
+"""The tables of a page of results, and of arms: who is divided by whom, by hand."""
 
-from dataclasses import replace
+import csv
+import io
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
+from pytest import approx
 
 from gpuyard.launch.errors import ConfigError
 from gpuyard.reproduction.node import page_tables, put_into
-from sim.report.arms import arm_rows
+from sim.files import ReportError
+from sim.report.arms import arm_rows, arms_csv, arms_markdown, seed_arms
+from sim.report.job_times import mean_interval
 from sim.report.league import LeagueRun
 from sim.report.page_table import Claim, measured, page_markdown
 
 HOUR_S = 3600.0
+
+
+A_OF_B = {"label": "a of b", "scheduler": "a", "against": "b"}
+
+
+def page(runs, *node) -> str:
+    tables = page_tables("here", list(node)) if node else ()
+    return page_markdown(tables, runs, confidence=0.95)
 
 
 @pytest.fixture
@@ -25,24 +39,19 @@ def runs(make):
     ]
 
 
-def test_without_a_node_every_scheduler_has_a_line_and_every_cell_a_column(runs):
-    lines = page_markdown((), runs, confidence=0.95).splitlines()
-    assert lines[0] == "| mean JCT [h] | load 0.5 | load 0.9 |"
-    assert lines[2].startswith("| a | 1.50 ± 6.35 | 3.00 ± ")
-    assert len(lines) == 4
-
-
 def test_a_node_says_rows_columns_and_what_is_shown(runs):
-    row = {"label": "a of b", "scheduler": "a", "against": "b"}
-    node = [
-        {"show": "ratio", "corner": "x", "columns": {"load 0.9": "0.9"}, "rows": [row]},
-        {"show": "saved", "columns": {"all": "all", "not run": "?"}, "rows": [row]},
-    ]
-    text = page_markdown(page_tables("here", node), runs, confidence=0.95)
-    assert text == (
+    lines = page(runs).splitlines()  # without one: a line a scheduler, a column a cell
+    assert lines[0] == "| mean JCT [h] | load 0.5 | load 0.9 |"
+    assert lines[2].startswith("| a | 1.50 ± 6.35 | 3.00 ± ") and len(lines) == 4
+    ratio = {"show": "ratio", "corner": "x", "columns": {"load 0.9": "0.9"}, "rows": [A_OF_B]}
+    saved = {"show": "saved", "columns": {"all": "all", "not run": "?"}, "rows": [A_OF_B]}
+    assert page(runs, ratio, saved) == (
         "| x | 0.9 |\n|:--|--:|\n| a of b | 0.50 [0.50, 0.50] |\n"
         "\n|  | all |\n|:--|--:|\n| a of b | 50 [50, 50] |\n"
     )
+    # Cells that are joined are averaged window by window.
+    both = {"show": "saved", "columns": {"load 0.5 + load 0.9": "both"}, "rows": [A_OF_B]}
+    assert page(runs, both) == "|  | both |\n|:--|--:|\n| a of b | 50 [50, 50] |\n"
 
 
 def test_claims_and_arms_count_every_number_of_agents(make):
@@ -78,9 +87,8 @@ def test_agents_stand_apart_and_beside_what_has_one_queue(make):
         *({"label": name, "scheduler": "ours", "against": name}
           for name in ("best composite", "sjf", "a, one queue", "not there")),
     ]  # fmt: skip
-    node = [{"show": "ratio", "columns": {"one, 4 agents": "4", "one, 8 agents": "8"},
-             "digits": 3, "rows": rows}]  # fmt: skip
-    lines = page_markdown(page_tables("here", node), found, confidence=0.95).splitlines()
+    lines = page(found, {"show": "ratio", "columns": {"one, 4 agents": "4", "one, 8 agents": "8"},
+                         "digits": 3, "rows": rows}).splitlines()  # fmt: skip
     told = [[cell.partition("[")[0].strip() for cell in line.split("|")[1:4]] for line in lines[3:]]
     assert lines[2].split(" ±")[0].startswith("| ours [h] | 1.00")
     assert told == [
@@ -89,43 +97,26 @@ def test_agents_stand_apart_and_beside_what_has_one_queue(make):
     ]  # fmt: skip
 
 
-def test_few_stretches_and_jobs_undone_are_marked(make):
+def test_few_stretches_and_jobs_undone_are_marked_and_no_mean_is_not_the_best(make):
     found = [
-        LeagueRun("one", "made", make.row(name, hours + window, window=window, **more))
-        for name, hours, more in (
-            ("a", 1.0, {}),
-            ("b", 2.0, {}),
-            ("c", 0.5, {"jobs_unfinished": 3}),
-        )
+        LeagueRun("one", "made", make.row(
+            name, hours + window, window=window, stretch=0, jobs_unfinished=undone))
+        for name, hours, undone in (("a", 1.0, 0), ("b", 2.0, 0), ("c", 0.5, 3))
         for window in range(4)
-    ]
-    found = [replace(run, row=replace(run.row, labels=replace(run.row.labels, stretch=0)))
-             for run in found]  # fmt: skip
-    rows = [{"label": name, "scheduler": name} for name in "abc"]
-    lines = page_markdown(page_tables("here", [{"rows": rows}]), found, confidence=0.95)
+    ]  # fmt: skip
+    lines = page(found, {"rows": [{"label": name, "scheduler": name} for name in "abc"]})
     assert [line.split("|")[1].strip() for line in lines.splitlines()[2:]] == ["a", "b", "c *"]
     assert lines.splitlines()[0] == "|  | one † |"
-
-
-def test_who_has_no_mean_in_a_window_is_not_the_best(make):
-    def run(name: str, hours: float, window: int) -> LeagueRun:
-        role = "ours" if name == "ours" else "composite"
-        return LeagueRun("one", "made", make.row(name, hours, window=window, role=role))
-
-    found = [run("good", 2.0, 0), run("good", 2.0, 1), run("broken", 1.0, 0),
-             run("broken", float("nan"), 1), run("ours", 1.0, 0), run("ours", 1.0, 1)]  # fmt: skip
+    found = [
+        LeagueRun("one", "made", make.row(name, hours, window=window, role=role))
+        for name, role, by_window in (
+            ("good", "composite", (2.0, 2.0)), ("ours", "ours", (1.0, 1.0)),
+            ("broken", "composite", (1.0, float("nan"))),
+        )
+        for window, hours in enumerate(by_window)
+    ]  # fmt: skip
     row = {"label": "best", "scheduler": "ours", "against": "best composite"}
-    text = page_markdown(
-        page_tables("here", [{"show": "saved", "rows": [row]}]), found, confidence=0.95
-    )
-    assert "| best | 50 [50, 50] |" in text
-
-
-def test_cells_that_are_joined_are_averaged_window_by_window(runs):
-    row = {"label": "a of b", "scheduler": "a", "against": "b"}
-    node = [{"show": "saved", "columns": {"load 0.5 + load 0.9": "both"}, "rows": [row]}]
-    text = page_markdown(page_tables("here", node), runs, confidence=0.95)
-    assert text == "|  | both |\n|:--|--:|\n| a of b | 50 [50, 50] |\n"
+    assert "| best | 50 [50, 50] |" in page(found, {"show": "saved", "rows": [row]})
 
 
 @pytest.mark.parametrize(
@@ -153,3 +144,80 @@ def test_a_table_is_put_between_its_marks(tmp_path: Path):
     with pytest.raises(ConfigError, match="nothing that a row"):
         put_into(page, name="one", table="\n")
     assert "| new |" in page.read_text()
+
+
+HOURS = {  # one window's mean JCT by GPU type
+    "p100": {"a@none": 4.0, "a@learned": 3.0, "b@none": 8.0, "b@oracle": 4.0, "plain": 9.0},
+    "v100": {"a@none": 4.0, "a@learned": 1.0, "b@oracle": 4.0},
+}
+
+
+@pytest.fixture
+def arm_runs(make):
+    """Two windows, one three times as long as the other, which pairing takes away."""
+    return [
+        LeagueRun(cell, "w", make.row(name, hours * factor, window=window))
+        for cell, found in HOURS.items()
+        for window, factor in enumerate((1.0, 3.0))
+        for name, hours in found.items()
+    ]
+
+
+def test_arms_are_divided_by_the_same_schedulers_arm_in_the_same_cell(arm_runs):
+    rows = arm_rows(arm_runs, references=["none", "oracle"], confidence=0.95)
+    assert [f"{row.cell} {row.scheduler}@{row.arm}" for row in rows] == [
+        f"{cell} {name}" for cell, found in HOURS.items() for name in found if "@" in name
+    ]
+    over_none = [row.ratios["none"] and row.ratios["none"].centre for row in rows]
+    # None: itself, and b without the arm `none` on the V100
+    assert over_none == [None, approx(0.75), None, approx(0.5), None, approx(0.25), None]
+    assert rows[1].ratios["none"].low == approx(0.75)  # the same in both windows
+    assert rows[2].ratios["oracle"].centre == approx(2.0)
+    assert rows[1].jct_s.centre == approx((3 + 9) / 2 * 3600)
+
+
+def test_both_files_tell_the_same(arm_runs):
+    rows = arm_rows(arm_runs, references=["none"], confidence=0.95)
+    table = list(csv.DictReader(io.StringIO(arms_csv(rows).decode())))
+    assert [row["arm"] for row in table] == [row.arm for row in rows]
+    assert table[0]["over_none"] == "" and float(table[1]["over_none"]) == approx(0.75)
+    assert table[1]["windows"] == "2"
+    text = arms_markdown(rows, confidence=0.95)
+    assert text.index("## p100") < text.index("| a | learned | 2 |") < text.index("## v100")
+    assert "| 0.750 [0.750, 0.750] |" in text and "| b | oracle | 2 | 8.00 ±" in text
+
+
+def test_an_arm_that_nobody_has_is_named(arm_runs):
+    with pytest.raises(ReportError, match="'truth'; the arms are none, learned, oracle"):
+        arm_rows(arm_runs, references=["truth"], confidence=0.95)
+    plain = [run for run in arm_runs if run.row.labels.scheduler == "plain"]
+    with pytest.raises(ReportError, match="SCHEDULER@ARM"):
+        arm_rows(plain, references=["none"], confidence=0.95)
+
+
+WHOLE = np.array([[100.0, 400.0], [200.0, 100.0]])  # 2 seeds, 2 windows
+
+
+def test_ratios_are_paired_by_window_and_seed():
+    half, rule = WHOLE * [[0.5], [2.0]], np.array([[100.0, 100.0]])
+    jct_s = {"whole": WHOLE, "half": half, "rule": rule}
+    whole, other, fixed = seed_arms(jct_s, whole="whole", confidence=0.95)
+    assert (whole.ratio.centre, whole.by_seed, whole.jct_s) == (1.0, (1.0, 1.0), 200.0)
+    assert other.by_seed == approx((0.5, 2.0))
+    assert (other.ratio.centre, other.ratio.low, other.ratio.high) == approx((1.0, 1.0, 1.0))
+    assert (other.seeds, other.ratio.count) == (2, 2)
+    # 100 over 100 and 400, and over 200 and 100: ratios 1, 1/4; 1/2, 1
+    assert fixed.by_seed == approx((0.5, math.sqrt(0.5)))
+    assert (fixed.seeds, fixed.ratio.centre) == (1, approx((1 / 8) ** 0.25))
+
+
+def test_the_interval_is_over_windows_after_seeds_are_averaged():
+    arm = WHOLE * [[1.0, 2.0], [1.0, 8.0]]  # window 0: 1; window 1: 4
+    _, found = seed_arms({"whole": WHOLE, "arm": arm}, whole="whole", confidence=0.95)
+    logs = mean_interval([0.0, math.log(4.0)], 0.95)
+    assert found.ratio.centre == approx(2.0)
+    assert (found.ratio.low, found.ratio.high) == approx((math.exp(logs.low), math.exp(logs.high)))
+    for shape in ((2, 3), (3, 2)):  # other windows, other seeds
+        words = rf"arm arm: {shape[0]} seeds of {shape[1]} windows"
+        with pytest.raises(ReportError, match=words):
+            seed_arms({"whole": WHOLE, "arm": np.ones(shape)}, whole="whole", confidence=0.95)

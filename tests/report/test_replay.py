@@ -1,15 +1,20 @@
-"""Replaying a log: where it stands, and every way in which a log can be wrong."""
+"""Replaying a log, every way in which it can be wrong, and the Perfetto trace."""
 
 import dataclasses
+import gzip
+import json
+import os
+from collections import defaultdict
 
 import numpy as np
 import pytest
 
 from sim.files import ReportError
+from sim.report.perfetto import write_perfetto
 from sim.report.replay import Replay, clock, event_line, heat_map, ranges
 from sim.report.timeline import queue_over_time, unusable_changes
 from sim.run import Kind
-from tests.report.recorded import recorded_of
+from tests.report.run_builder import recorded_of
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +66,6 @@ def test_eventful_logs_are_consistent_and_agree_with_the_metrics(eventful, seed)
     replay.finish()
 
 
-def test_one_tenant_too_many(shared):
-    replay = Replay(recorded_of(shared), max_tenants=1)
-    words = r"event 3 \(t=5\.0 s\): start of job job-1 takes GPU 1, which has 1 tenants already"
-    with pytest.raises(ReportError, match=words):
-        replay.finish()
-
-
-def changed_gpus(run, event, gpus):
-    lists = [each.copy() for each in run.log.gpus]
-    lists[event] = np.array(gpus, dtype=np.int64)
-    return {"gpus": tuple(lists)}
-
-
 @pytest.mark.parametrize(
     ("event", "gpus", "words"),
     [
@@ -86,57 +78,157 @@ def changed_gpus(run, event, gpus):
     ],
 )
 def test_wrong_gpus(shared, event, gpus, words):
+    lists = [each.copy() for each in shared.log.gpus]
+    lists[event] = np.array(gpus, dtype=np.int64)
     with pytest.raises(ReportError, match=words):
-        replay_of(shared, **changed_gpus(shared, event, gpus)).finish()
-
-
-def changed_kind(run, event, kind):
-    kinds = run.log.kind.copy()
-    kinds[event] = kind
-    return {"kind": kinds}
+        replay_of(shared, gpus=tuple(lists)).finish()
 
 
 @pytest.mark.parametrize(
     ("event", "kind", "words"),
     [
-        (0, Kind.FORWARD, "event 0 .*comes while the job is absent, not waiting"),
-        (1, Kind.ARRIVAL, "event 1 .*comes while the job is waiting, not absent"),
-        (3, Kind.EXPIRE, "event 3 .*comes while the job is waiting, not running"),
-        (7, Kind.FORWARD, "event 7 .*comes while the job is running, not waiting"),
-        (3, Kind.READY, "event 3 .*comes while the job is waiting, not blocked"),
+        (0, Kind.FORWARD, "absent, not waiting"), (1, Kind.ARRIVAL, "waiting, not absent"),
+        (3, Kind.EXPIRE, "waiting, not running"), (7, Kind.FORWARD, "running, not waiting"),
+        (3, Kind.READY, "waiting, not blocked"),
     ],
-)
+)  # fmt: skip
 def test_wrong_kinds(shared, event, kind, words):
-    with pytest.raises(ReportError, match=words):
-        replay_of(shared, **changed_kind(shared, event, kind)).finish()
+    kinds = shared.log.kind.copy()
+    kinds[event] = kind
+    with pytest.raises(ReportError, match=f"event {event} .*comes while the job is {words}"):
+        replay_of(shared, kind=kinds).finish()
 
 
-def test_gpus_that_are_not_given_back(cut_off):
+def test_gpus_that_are_not_given_back_times_that_go_back_and_one_tenant_too_many(shared, cut_off):
     words = "event 4, the last: 1 jobs still hold GPUs; the first is job job-0 with GPUs 1"
     with pytest.raises(ReportError, match=words):
         replay_of(cut_off).finish()
-
-
-def test_times_that_go_back(shared):
     time_s = shared.log.time_s.copy()
     time_s[6] = 7.0
     with pytest.raises(ReportError, match=r"event 6 .*goes back from t=9"):
         replay_of(shared, time_s=time_s).finish()
+    words = r"event 3 \(t=5\.0 s\): start of job job-1 takes GPU 1, which has 1 tenants already"
+    with pytest.raises(ReportError, match=words):
+        Replay(recorded_of(shared), max_tenants=1).finish()
 
 
 def test_lines_and_maps(shared):
     replay = replay_of(shared)
     replay.go_to(5)
     line = event_line(replay, 4)
-    for word in ("#4", "server_down", "server 1", "queue 0", "free 0/4", "GPUs 2-3"):
-        assert word in line
+    words = ("#4", "server_down", "server 1", "queue 0", "free 0/4", "GPUs 2-3")
+    assert [word for word in words if word not in line] == []
     assert heat_map(replay, width=80, height=40).splitlines()[1].split()[-2:] == ["12", "xx"]
-    narrow = heat_map(replay, width=20, height=40).splitlines()
-    assert narrow[1].endswith("█x")
+    assert heat_map(replay, width=20, height=40).splitlines()[1].endswith("█x")
     assert len(heat_map(replay, width=80, height=0).splitlines()) == 2  # one sign a rack
-
-
-def test_texts():
     assert ranges([3, 1, 2, 9]) == "1-3,9"
-    assert clock(86400 * 2 + 3661.04) == "2d 01:01:01.0"
-    assert clock(59.96) == "00:01:00.0"
+    assert (clock(86400 * 2 + 3661.04), clock(59.96)) == ("2d 01:01:01.0", "00:01:00.0")
+
+
+def load(run, tmp_path):
+    write_perfetto(run, tmp_path / "trace.json.gz")
+    with gzip.open(tmp_path / "trace.json.gz", "rt", encoding="utf-8") as file:
+        return json.load(file)["traceEvents"]
+
+
+def slices(events):
+    return [event for event in events if event["ph"] == "X"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_slices_are_the_attempts(eventful, tmp_path, seed):
+    run = eventful(seed)
+    events = load(run, tmp_path)
+    held_us, gang = defaultdict(int), {}
+    ends = {}
+    for event in slices(events):
+        assert event["ts"] >= ends.get(event["tid"], 0), "slices of a thread overlap"
+        ends[event["tid"]] = event["ts"] + event["dur"]
+        held_us[event["name"]] += event["dur"]
+        gang[event["name"]] = event["args"]["gang"]
+    for row, name in enumerate(run.jobs.job_id):
+        if name in gang:
+            assert held_us[name] / 1e6 == pytest.approx(run.run_gpu_s[row], abs=1e-4)
+            assert gang[name] == run.jobs.num_gpus[row]
+        else:
+            assert run.run_s[row] == 0
+    starts = int((run.log.kind == Kind.START).sum())
+    attempts = {(event["name"], event["args"]["attempt"]) for event in slices(events)}
+    assert len(attempts) == starts
+
+
+def test_threads_are_gpus_and_their_second_tenants(gantt_run, tmp_path):
+    events = load(gantt_run, tmp_path)
+    names = {
+        event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"
+    }
+    used = {event["tid"] for event in slices(events)}
+    assert used <= set(names)
+    assert {names[tid] for tid in used} == {
+        "GPU 0 (id 0)", "GPU 1 (id 1)", "GPU 0 (id 2)", "GPU 1 (id 3)", "GPU 0 (id 2, tenant 2)",
+    }  # fmt: skip
+    servers = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert servers == [
+        "cluster hand", "server 0 (rack 0, v100)", "server 1 (rack 0, v100)",
+    ]  # fmt: skip
+    first = next(event for event in slices(events) if event["name"] == "job-2")
+    assert first["args"] == {"gang": 2, "profile": 0, "partition": 1, "attempt": 1}
+    assert (first["ts"], first["dur"]) == (10_000_000, 5_000_000)
+
+
+@pytest.fixture(scope="module")
+def gantt_run(hand):
+    """C (10-15 on 2 and 3, again 30-40 on 0 and 1) joins D (10-40) on GPU 2."""
+    job = hand.Job
+    jobs = [
+        job(0.0, 20.0, ((0.0, 20.0, [0, 1]),), gpus=2),
+        job(10.0, 20.0, ((10.0, 40.0, [2]),), home=1),
+        job(10.0, 15.0, ((10.0, 15.0, [2, 3]), (30.0, 40.0, [0, 1])), gpus=2, home=1),
+    ]
+    events = ((2.0, Kind.SERVER_DOWN, [2, 3]), (3.0, Kind.SERVER_UP, [2, 3]))
+    return hand.build_run(jobs, 2, 2, 2, events)
+
+
+def test_counters_decisions_and_servers(gantt_run, tmp_path):
+    events = load(gantt_run, tmp_path)
+    busy = [
+        (event["ts"] / 1e6, event["args"]["value"])
+        for event in events
+        if event["ph"] == "C" and event["name"] == "busy GPUs"
+    ]
+    assert busy == [(0, 2), (10, 4), (15, 3), (20, 1), (30, 3), (40, 0)]
+    instants = [event for event in events if event["ph"] == "i"]
+    told = [(event["ts"] / 1e6, event["name"]) for event in instants]
+    assert told == [
+        (0, "start 1"), (10, "start 2"), (15, "preempt 1"), (30, "start 1"),
+        (2, "server down"), (3, "server up"),
+    ]  # fmt: skip
+    assert {event["pid"] for event in instants if "server" in event["name"]} == {3}
+
+
+def test_jobs_that_the_run_cuts_off_are_marked(cut_off, tmp_path):
+    events = slices(load(cut_off, tmp_path))
+    assert [event["args"].get("unfinished") for event in events] == [None, True]
+    assert events[1]["dur"] == 25_000_000
+
+
+def test_times_are_counted_from_the_first_submission_and_names_with_quotes_survive(hand, tmp_path):
+    start_s = 1.5e9  # a trace in seconds since 1970
+    run = hand.build_run([hand.Job(start_s, 7.25, ((start_s, start_s + 7.25, [0]),))], 1, 1, 1)
+    run.jobs.job_id[0] = 'a "b"\\\n'
+    (only,) = slices(load(run, tmp_path))
+    assert (only["name"], only["ts"], only["dur"]) == ('a "b"\\\n', 0, 7_250_000)
+
+
+def test_equal_runs_give_equal_bytes_and_a_full_disk_no_half_trace(eventful, tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        write_perfetto(eventful(1), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_perfetto(eventful(1), tmp_path / "trace.json.gz")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}

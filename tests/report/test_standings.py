@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from sim.files import HOURS, MINUTES, SECONDS, ComparisonRow, Labels, ReportError, unit_for
+from sim.files import HOURS, MINUTES, SECONDS, ComparisonRow, ReportError, unit_for
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_studies import league_heat, rank_figure
+from sim.report.job_times import Interval
 from sim.report.league import (
     LeagueRun,
     default_reference,
@@ -45,35 +47,28 @@ def test_schedulers_are_sorted_and_paired(three_schedulers):
     assert sjf.information == "predicted"
 
 
-def test_seeds_of_one_window_are_not_counted_as_windows(make):
-    rows = [
-        make.row("fifo", jct_h=1 + window, window=window, seed=seed)
-        for window in range(3)
-        for seed in range(4)
-    ]
-    (setting,) = standings(rows, ours=None, confidence=0.95)
-    assert setting.standings[0].intervals["jct_mean_s"].count == 3
-
-
-def test_ratios_pair_what_both_ran_seed_by_seed(make):
-    slow = [
-        make.row("fifo", jct_h=1 + seed, seed=seed, window=w) for seed in range(3) for w in (0, 1)
-    ]
-    twin = [make.row("twin", jct_h=1.0, seed=0, window=w) for w in (0, 1)]
-    (setting,) = standings([*slow, *twin], ours="fifo", confidence=0.95)
-    (ratio,) = [each.ratio for each in setting.standings if each.ratio is not None]
-    assert ratio.centre == pytest.approx(1.0)
-
-
-def test_one_window_takes_intervals_over_seeds(make):
+def test_seeds_count_where_there_is_one_window_and_windows_where_there_are_several(make):
     rows = [make.row("fifo", jct_h=1 + seed, seed=seed) for seed in range(4)]
     (setting,) = standings(rows, ours=None, confidence=0.95)
     interval = setting.standings[0].intervals["jct_mean_s"]
     assert interval.count == 4 and interval.centre == pytest.approx(2.5 * 3600)
     note = table_text([setting], ours=None, confidence=0.95).note
     assert "over 4 seeds of one window (of a whole file: the same jobs" in note
-    several = standings([*rows, make.row("fifo", window=1)], ours=None, confidence=0.95)
-    assert "over 2 windows (" in table_text(several, ours=None, confidence=0.95).note
+    rows += [make.row("fifo", window=window, seed=seed) for window in (1, 2) for seed in range(4)]
+    several = standings(rows, ours=None, confidence=0.95)
+    assert several[0].standings[0].intervals["jct_mean_s"].count == 3
+    assert "over 3 windows (" in table_text(several, ours=None, confidence=0.95).note
+
+
+def test_ratios_pair_the_windows_and_seeds_that_both_ran(make):
+    slow = [make.row("a", 1 + seed, seed=seed, window=w) for seed in range(3) for w in (0, 1)]
+    twin = [make.row("b", 1.0, seed=0, window=w) for w in (0, 1)]
+    other = [make.row("a", 2.0, window=w) for w in (0, 1, 2)]
+    later = [make.row("b", 4.0, window=w) for w in (1, 2, 3)]
+    for ours, theirs, ratio in ((slow, twin, 1.0), (other, later, 0.5)):
+        (setting,) = standings([*ours, *theirs], ours="a", confidence=0.95)
+        (found,) = [each.ratio for each in setting.standings if each.ratio is not None]
+        assert (found.centre, found.count) == (pytest.approx(ratio), 2)
 
 
 @pytest.mark.parametrize("stretches", [(None, None, None), (0, 1, 2)])
@@ -88,14 +83,6 @@ def test_one_run_played_again_has_no_interval(make, stretches):
     assert all(math.isnan(each.low) and math.isnan(each.high) for each in a.intervals.values())
     assert twin.ratio.centre == 1.0 and math.isnan(twin.ratio.low)
     assert b.ratio.high > b.ratio.low
-
-
-def test_ratios_use_only_windows_that_both_ran(make):
-    rows = [make.row("a", jct_h=2, window=w) for w in (0, 1, 2)]
-    rows += [make.row("b", jct_h=4, window=w) for w in (1, 2, 3)]
-    (setting,) = standings(rows, ours="a", confidence=0.95)
-    ratio = next(s.ratio for s in setting.standings if s.scheduler == "b")
-    assert (ratio.centre, ratio.count) == (pytest.approx(0.5), 2)
 
 
 def test_schedulers_on_other_seeds_are_told(tmp_path, make):
@@ -115,14 +102,10 @@ def test_schedulers_on_other_seeds_are_told(tmp_path, make):
     assert "pair)" not in text and "seeds that others" not in text
 
 
-def test_each_setting_stands_alone(make):
-    rows = [make.row("a", agents=agents, jct_h=agents) for agents in (1, 4)]
-    found = standings(rows, ours="a", confidence=0.95)
+def test_each_setting_stands_alone_and_windows_of_two_parts_are_no_pair(make):
+    found = standings([make.row("a", agents=each) for each in (1, 4)], ours="a", confidence=0.95)
     assert [s.agents for s in found] == [1, 4]
     assert found[0].title == "leaf_spine, synthetic at load 0.9, 1 agent, off"
-
-
-def test_windows_of_two_parts_are_no_pair(make):
     rows = [make.row("a", jct_h=2, part="test"), make.row("b", jct_h=4, part="train")]
     found = standings(rows, ours="a", confidence=0.95)
     assert [setting.title.rpartition(", ")[2] for setting in found] == ["part test", "part train"]
@@ -148,9 +131,8 @@ def test_runs_that_tell_nothing_still_make_a_report(tmp_path, make, jct_h):
     rows = [make.row(name, jct_h=jct_h) for name in ("a", "b")]
     write_comparison(tmp_path, rows, ours="a", confidence=0.95)
     line = (tmp_path / "comparison.md").read_text().splitlines()[4]
-    assert line.startswith(
-        "| a | composite | none | " + ("-" if math.isnan(jct_h) else "0.0") + " |"
-    )
+    shown = "-" if math.isnan(jct_h) else "0.0"
+    assert line.startswith(f"| a | composite | none | {shown} |")
     assert (tmp_path / "jct_bars.png").stat().st_size > 1000
 
 
@@ -173,37 +155,27 @@ def test_the_table_states_units_information_and_ratio(three_schedulers):
     assert "90%" in text.note and "over 6 windows" in text.note
 
 
-def test_a_comparison_leaves_csv_markdown_and_figure(tmp_path, three_schedulers):
-    from rich.console import Console
-
-    group = write_comparison(tmp_path / "out", three_schedulers, ours="agents", confidence=0.95)
+def test_a_comparison_leaves_csv_markdown_and_figure_and_says_what_was_assumed(
+    tmp_path, three_schedulers
+):
+    folder, assumed = tmp_path / "out", ("a: b's x 2", "c: b's")
+    group = write_comparison(
+        folder, three_schedulers, ours="agents", confidence=0.95, assumed=assumed
+    )
     console = Console(file=io.StringIO(), width=180)
     console.print(group)
-    printed = console.file.getvalue()
-    assert "sjf" in printed and "predicted" in printed and "(ours)" in printed
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {
-        "comparison.csv", "comparison.md", "jct_bars.png",
-    }  # fmt: skip
-
-
-def test_what_was_assumed_stands_below_the_tables(tmp_path, three_schedulers):
-    write_comparison(
-        tmp_path, three_schedulers, ours=None, confidence=0.95, assumed=("a: b's x 2", "c: b's")
-    )
-    last = (tmp_path / "comparison.md").read_text().splitlines()[-1]
+    assert all(word in console.file.getvalue() for word in ("sjf", "predicted", "(ours)"))
+    names = {"comparison.csv", "comparison.md", "jct_bars.png"}
+    assert {path.name for path in folder.iterdir()} == names
+    last = (folder / "comparison.md").read_text().splitlines()[-1]
     assert last.endswith(" Assumed: a: b's x 2; c: b's.")
 
 
-def test_numbers_are_short_and_never_powers_of_ten():
-    from sim.report.job_times import Interval
-
+def test_numbers_are_short_and_units_follow_the_typical_value():
     assert interval_text(Interval(123456.0, 120000.0, 126912.0, 5), 1 / 3600) == "34.3 ± 1.0"
     assert interval_text(Interval(7.2e6, math.nan, math.nan, 1), 1 / 3600) == "2000"
     assert interval_text(None, 1.0) == "-"
     assert ratio_text(Interval(0.8, 0.75, 0.853, 9)) == "0.800 [0.750, 0.853]"
-
-
-def test_units_follow_the_typical_value():
     assert unit_for([10.0, 20.0]) == SECONDS
     assert unit_for([600.0, math.nan]) == MINUTES
     assert unit_for([1.0, 9000.0, 1e6]) == HOURS
@@ -229,16 +201,10 @@ def test_the_published_example():
     assert found.friedman_p < 0.05
     # Section 3.2.2: at 0.10 the difference is 2.291 sqrt(..) = 1.12, and plain differs from both.
     assert critical_difference(4, 14, level=0.10) == pytest.approx(1.12, abs=5e-3)
-
-
-def test_stretches_that_are_not_told_apart():
     # CD 1.25 at 0.05: the ends, 1.964 and 3.143, are 1.179 apart
-    assert insignificant_stretches(ranking(NAMES, PUBLISHED, level=0.05)) == [(0, 3)]
+    assert insignificant_stretches(found) == [(0, 3)]
     # CD 1.12 at 0.10: both, m, cf within 0.929; plain is 1.143 from m, 0.25 from cf
     assert insignificant_stretches(ranking(NAMES, PUBLISHED, level=0.10)) == [(0, 2), (2, 3)]
-
-
-def test_by_hand():
     # 3 blocks, same order everywhere: chi2 = 12 * 3 / (3 * 4) * (1 + 4 + 9 - 3 * 16 / 4) = 6
     found = ranking("abc", np.array([[1.0, 2.0, 3.0]] * 3), level=0.05)
     assert (found.friedman_chi2, found.blocks) == (pytest.approx(6.0), 3)
@@ -247,13 +213,9 @@ def test_by_hand():
 
 @pytest.mark.parametrize(
     ("names", "scores", "level", "told"),
-    [
-        ("ab", np.ones((3, 2)), 0.05, "at least 3"),
-        ("abc", np.ones((1, 3)), 0.05, "1 blocks"),
-        ("abc", np.full((2, 3), np.nan), 0.05, "missing"),
-        ("abc", np.ones((2, 3)), 5.0, "level is 5"),
-    ],
-)
+    [("ab", np.ones((3, 2)), 0.05, "at least 3"), ("abc", np.ones((1, 3)), 0.05, "1 blocks"),
+     ("abc", np.full((2, 3), np.nan), 0.05, "missing"), ("abc", np.ones((2, 3)), 5.0, "is 5")],
+)  # fmt: skip
 def test_what_cannot_be_ranked(names, scores, level, told):
     with pytest.raises(ReportError, match=told):
         ranking(names, scores, level=level)
@@ -265,32 +227,24 @@ def runs(make):
 
     fast : slow : lazy = 1 : 2 : 4 everywhere, times a factor of the window; few = 0.5.
     """
-    found = []
-    for cell, workload, load in (("v.9", "venus", 0.9), ("v1", "venus", 1.0), ("p", "philly", 0.9)):
-        for window in range(3):
-            for name, times in (("fast", 1), ("slow", 2), ("lazy", 4), ("few", 0.5)):
-                if name == "few" and (cell != "p" or window):
-                    continue
-                information = {"fast": "predicted", "few": "oracle"}.get(name, "none")
-                row = make.row(
-                    name, times * (window + 1), window=window, load=load, workload=workload,
-                    information=information,
-                )  # fmt: skip
-                found.append(LeagueRun(cell, workload, row))
-    return found
+    told = {"fast": "predicted", "few": "oracle"}
+    return [
+        LeagueRun(cell, workload, make.row(
+            name, times * (window + 1), window=window, load=load, workload=workload,
+            information=told.get(name, "none")))
+        for cell, workload, load in (("v.9", "venus", .9), ("v1", "venus", 1), ("p", "philly", .9))
+        for window in range(3)
+        for name, times in (("fast", 1), ("slow", 2), ("lazy", 4), ("few", 0.5))
+        if name != "few" or (cell == "p" and window == 0)
+    ]  # fmt: skip
 
 
-def test_windows_of_one_trace_count_once(runs):
+def test_the_table_by_information_where_windows_of_one_trace_count_once(runs):
     league = league_of(runs)
     everywhere = rank_over_all(league, level=0.05)
     assert everywhere.names == ("fast", "slow", "lazy")
     assert everywhere.blocks == 2 * 3  # not 9: two cells play the same jobs
     assert rank_in_common(league, level=0.05) is None  # one block is no evidence
-
-
-def test_the_table_by_information(runs):
-    league = league_of(runs)
-    everywhere = rank_over_all(league, level=0.05)
     reference = default_reference(league, everywhere)
     assert reference == "fast"
     rows = league_rows(
@@ -311,14 +265,11 @@ def test_the_table_by_information(runs):
     assert float(table[0]["mean_rank"]) == 1.0
 
 
-def test_as_many_runs_on_other_cells_are_marked(runs):
+def test_as_many_runs_on_other_cells_are_marked_and_twice_at_one_place_is_refused(runs):
     kept = {"fast": "v.9", "slow": "v1"}
     league = league_of([run for run in runs if kept.get(run.row.labels.scheduler) == run.cell])
     rows = league_rows(league, everywhere=None, common=None, reference="fast", confidence=0.95)
     assert [(row.runs, row.fewer) for row in rows] == [(3, True), (3, True)]
-
-
-def test_a_scheduler_twice_at_one_place_is_refused(runs):
     with pytest.raises(ReportError, match="fast ran twice on v"):
         league_of([*runs, runs[0]])
     with pytest.raises(ReportError, match="ratio_to is 'best'"):
@@ -361,40 +312,26 @@ def test_claims_stand_beside_what_was_measured(runs):
 
 
 def test_a_zero_has_no_ratio_but_a_saving(make):
-    runs = [
-        LeagueRun("c", "w", make.row(name, hours, window=0))
-        for name, hours in (("a", 0.0), ("b", 4.0))
-    ]
+    runs = [LeagueRun("c", "w", make.row(name, hours)) for name, hours in (("a", 0.0), ("b", 4.0))]
     (row,) = measured([Claim("x", "a", "b", "jct_mean_s", 1.0)], runs, confidence=0.95)
     assert row.interval.centre == 1.0 and np.isnan(row.interval.low)
 
 
-def run_of(scheduler: str, role: str, window: int, tflops: float) -> ComparisonRow:
-    labels = Labels(
-        scheduler=scheduler, topology="t", workload="w", load=1.0, agents=1, seed=0, window=window,
-        information="none", interference_info="none", physics="york", role=role,
-    )  # fmt: skip
-    return ComparisonRow(labels, {"throughput_tflops": tflops})
-
-
-def test_pairs_are_of_one_window_and_holm_corrects_for_the_baselines():
-    ours = [run_of("topdrl", "ours", window, tflops) for window, tflops in ((0, 20.0), (1, 42.0))]
-    found = paired_tests(
-        "c",
-        {
-            "topdrl": ours,
-            "a": [run_of("a", "published", 1, 20.0), run_of("a", "published", 0, 10.0)],
-            "b": [run_of("b", "published", 0, 20.0), run_of("b", "published", 1, 42.0)],
-            "c": [run_of("c", "reference", 0, 10.0), run_of("c", "reference", 1, 10.0)],
-        },
-        ours="topdrl",
-        metric="throughput_tflops",
-        confidence=0.95,
-    )
+def test_pairs_are_of_one_window_and_holm_corrects_for_the_baselines(make):
+    told = {  # windows and their TFLOPS
+        "ours": ("ours", {0: 20.0, 1: 42.0}), "a": ("published", {1: 20.0, 0: 10.0}),
+        "b": ("published", {0: 20.0, 1: 42.0}), "c": ("reference", {0: 10.0, 1: 10.0}),
+    }  # fmt: skip
+    rows = {
+        name: [ComparisonRow(make.labels(name, role=role, window=window), {"tflops": tflops})
+               for window, tflops in each.items()]
+        for name, (role, each) in told.items()
+    }  # fmt: skip
+    found = paired_tests("c", rows, ours="ours", metric="tflops", confidence=0.95)
     assert not any("p_holm" in test for test in found)
     correct_for_many([test for test in found if test["role"] == "published"])
-    told = {test["against"]: test for test in found}
-    assert told["a"]["ratio"] == pytest.approx((2.0 * 2.1) ** 0.5)
-    assert told["b"]["ratio"] == pytest.approx(1.0)
-    assert told["a"]["p_holm"] == pytest.approx(2 * told["a"]["p"])
-    assert "p_holm" not in told["c"]
+    against = {test["against"]: test for test in found}
+    assert against["a"]["ratio"] == pytest.approx((2.0 * 2.1) ** 0.5)
+    assert against["b"]["ratio"] == pytest.approx(1.0)
+    assert against["a"]["p_holm"] == pytest.approx(2 * against["a"]["p"])
+    assert "p_holm" not in against["c"]

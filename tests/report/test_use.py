@@ -1,4 +1,4 @@
-"""Fragmentation, finish-time fairness, energy and latency against numbers worked out by hand."""
+"""Attempts, what GPUs and partitions saw, fragmentation, fairness and energy, by hand."""
 
 from dataclasses import replace
 
@@ -9,12 +9,66 @@ import pytest
 import gpuyard
 from gpuyard.api.running import Run as Played
 from sim.report.balance import finish_time_rho
-from sim.report.gpu_use import fragmentation_metrics, unusable_free_over_time, waits_of
+from sim.report.gpu_use import (
+    attempts_of,
+    busy_frac_by_gpu,
+    down_frac_by_gpu,
+    fragmentation_metrics,
+    queue_by_partition,
+    unusable_free_over_time,
+    waits_of,
+)
 from sim.report.summary import energy_metrics, summarise
 from sim.report.timeline import unusable_changes
 from sim.run import Kind
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Watts
+
+
+def test_attempts_of_the_gantt_chart(gantt):
+    attempts = attempts_of(gantt)
+    rows = zip(
+        attempts.job.tolist(), attempts.number.tolist(), attempts.start_s, attempts.end_s,
+        strict=True,
+    )  # fmt: skip
+    assert list(rows) == [
+        (0, 1, 0, 20), (2, 1, 10, 15), (3, 1, 10, 40), (4, 1, 15, 35), (1, 1, 20, 30),
+        (2, 2, 30, 40),
+    ]  # fmt: skip
+    assert not attempts.open.any()
+    assert gantt.log.gpus[attempts.start_event[1]].tolist() == [2, 3]
+
+
+def test_an_attempt_that_the_run_cuts_off_is_open_and_one_of_no_time_is_one(hand, cut_off):
+    attempts = attempts_of(cut_off)
+    assert attempts.end_s.tolist() == [30.0, 30.0]
+    assert attempts.open.tolist() == [False, True]
+    run = hand.build_run([hand.Job(3.0, 0.0, ((3.0, 3.0, [0]),))], 1, 1, 1)
+    attempts = attempts_of(run)
+    assert (attempts.start_s.tolist(), attempts.end_s.tolist()) == ([3.0], [3.0])
+
+
+def test_busy_time_of_each_gpu(gantt):
+    assert busy_frac_by_gpu(gantt, start_s=0.0, end_s=40.0) * 40 == pytest.approx([40, 30, 30, 25])
+    assert busy_frac_by_gpu(gantt, start_s=20.0, end_s=30.0) == pytest.approx([1, 0, 1, 1])
+    assert busy_frac_by_gpu(gantt, start_s=36.0, end_s=36.0).tolist() == [1, 1, 1, 0]
+    assert down_frac_by_gpu(gantt, start_s=0.0, end_s=40.0).tolist() == [0, 0, 0, 0]
+
+
+def test_queues_of_partitions_follow_jobs_that_are_forwarded(hand):
+    """A runs in partition 0 while B waits there 2-6, is forwarded to 1 and waits on until 9."""
+    job = hand.Job
+    jobs = [
+        job(0.0, 20.0, ((0.0, 20.0, [0]),)),
+        job(2.0, 5.0, ((9.0, 14.0, [1]),), home=1, forwarded_s=(6.0,)),
+    ]
+    run = hand.build_run(jobs, servers=2, gpus_per_server=1, partitions=2)
+    run.log.partition[np.flatnonzero((run.log.job == 1) & (run.log.time_s == 2.0))] = 0
+    first, second = queue_by_partition(run)
+    times = np.array([1.0, 3.0, 7.0, 10.0])
+    assert first.at(times).tolist() == [0, 1, 0, 0]
+    assert second.at(times).tolist() == [0, 0, 1, 0]
+
 
 WATTS = {"p100": Watts(28, 250), "t4": Watts(10, 70)}
 
@@ -41,13 +95,8 @@ def test_free_gpus_on_servers_too_full_for_the_gangs_of_the_workload(scattered):
     assert steps.at(np.array([0.0, 5.0, 10.0, 15.0, 20.0])) == pytest.approx([2, 2, 0, 0, 0])
     metrics = fragmentation_metrics(scattered)
     assert metrics["fragmented_free_frac"] == pytest.approx(2 * 10 / (6 * 10 + 4 * 10))
-
-
-def test_gpus_that_are_free_while_a_gang_waits_that_would_fit_their_number(scattered):
     # 0-10: 6 GPUs free, a gang of 4 waits
-    assert fragmentation_metrics(scattered)["gpu_idle_while_fitting_frac"] == pytest.approx(
-        60 / (8 * 20)
-    )
+    assert metrics["gpu_idle_while_fitting_frac"] == pytest.approx(60 / (8 * 20))
 
 
 def test_what_jobs_wait_for(hand):
@@ -68,7 +117,7 @@ def test_what_jobs_wait_for(hand):
     assert waits.held_back_s == pytest.approx([0, 2, 0, 1, 11])
 
 
-def test_a_gang_larger_than_what_is_free_is_not_fragmentation(hand):
+def test_gangs_larger_than_what_is_free_are_no_fragmentation_nor_gpus_that_are_down(hand):
     job = hand.Job
     jobs = [
         job(0.0, 10.0, ((0.0, 10.0, [0, 1]),), gpus=2),
@@ -76,6 +125,10 @@ def test_a_gang_larger_than_what_is_free_is_not_fragmentation(hand):
     ]
     run = hand.build_run(jobs, servers=1, gpus_per_server=4, partitions=1)
     assert fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == 0.0
+    jobs = [job(0.0, 10.0, ((0.0, 10.0, [0]),)), job(0.0, 5.0, ((10.0, 15.0, [0]),))]
+    run = hand.build_run(jobs, 2, 2, 1, ((0.0, Kind.SERVER_DOWN, [2, 3]),))
+    # one job of 1 GPU waits 0-10 while only GPU 1 is free
+    assert fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == pytest.approx(10 / 60)
 
 
 @pytest.mark.parametrize(("gang", "unusable"), [(8, 3 / 2), (4, 3 / 2), (6, 0), (5, 0), (3, 0)])
@@ -94,19 +147,6 @@ def test_what_a_gang_leaves_on_its_last_server_decides(hand, gang, unusable):
     assert float(steps.at(np.array([5.0]))[0]) == pytest.approx(unusable)
 
 
-def test_gpus_of_a_server_that_is_down_are_not_free(hand):
-    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),)), hand.Job(0.0, 5.0, ((10.0, 15.0, [0]),))]
-    events = ((0.0, Kind.SERVER_DOWN, [2, 3]),)
-    run = hand.build_run(jobs, 2, 2, 1, events)
-    # one job of 1 GPU waits 0-10 while only GPU 1 is free
-    assert fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == pytest.approx(10 / 60)
-
-
-def test_a_job_alone_is_treated_fairly(hand):
-    run = hand.build_run([hand.Job(0.0, 100.0, ((0.0, 100.0, [0]),))], 1, 4, 1)
-    assert finish_time_rho(run).tolist() == [pytest.approx(1.0)]
-
-
 def test_finish_time_fairness_of_two_jobs_on_one_gpu(hand):
     """A 0-100, B 0-200 after it. A: 2 jobs, share 1/2, ideal 200, took 100.
 
@@ -120,6 +160,7 @@ def test_finish_time_fairness_of_two_jobs_on_one_gpu(hand):
     assert metrics["finish_time_rho_mean"] == pytest.approx((0.5 + 4 / 3) / 2)
     assert metrics["finish_time_rho_max"] == pytest.approx(4 / 3)
     assert metrics["finish_time_unfair_frac"] == 0.5
+    assert finish_time_rho(hand.build_run(jobs[:1], 1, 4, 1)) == pytest.approx([1.0])  # alone
 
 
 def small_run(**columns: list) -> Played:
@@ -133,17 +174,12 @@ def small_run(**columns: list) -> Played:
     return gpuyard.simulate(pd.DataFrame(jobs), topology, "fifo", overrides=words)
 
 
-def test_nobody_is_treated_unfairly_where_nobody_waits_however_long_the_trace():
-    submit_s = [1e6 + 977.123 * at for at in range(300)]
-    metrics = small_run(
-        submit_s=submit_s, duration_s=[123.457 + at / 7 for at in range(300)]
-    ).metrics
-    assert metrics["queue_delay_mean_s"] == 0.0 and metrics["finish_time_unfair_frac"] == 0.0
-
-
-def test_fairness_counts_from_the_end_of_the_parents_among_those_who_compete():
-    run = small_run(submit_s=[0.0, 0.0], duration_s=[1000.0, 1000.0], parents=["", "j0"])
-    assert run.metrics["finish_time_rho_mean"] == run.metrics["finish_time_rho_max"] == 1.0
+def test_nobody_is_treated_unfairly_where_nobody_waits_but_for_parents():
+    at = np.arange(300)  # a long trace of times that are no round numbers
+    found = small_run(submit_s=1e6 + 977.123 * at, duration_s=123.457 + at / 7).metrics
+    assert found["queue_delay_mean_s"] == 0.0 and found["finish_time_unfair_frac"] == 0.0
+    found = small_run(submit_s=[0.0] * 2, duration_s=[1000.0] * 2, parents=["", "j0"]).metrics
+    assert found["finish_time_rho_mean"] == found["finish_time_rho_max"] == 1.0
 
 
 def test_the_share_of_a_part_of_a_gpu_is_a_part():
@@ -155,17 +191,13 @@ def test_the_share_of_a_part_of_a_gpu_is_a_part():
     assert finish_time_rho(run.raw) == pytest.approx([first] * 8 + [last] * 2)
 
 
-def test_energy_is_busy_and_idle_time_by_type(hand):
+def test_energy_is_busy_and_idle_time_by_type_and_not_guessed_of_others(hand):
     """Server 0 (p100) has a job on one of its 2 GPUs for 3600 s, server 1 (t4) nothing."""
     jobs = [hand.Job(0.0, 3600.0, ((0.0, 3600.0, [0]),))]
-    run = replace(hand.build_run(jobs, 2, 2, 1, (), ("p100", "t4")), watts=WATTS)
-    assert energy_metrics(run)["energy_kwh"] == pytest.approx((250 + 28 + 2 * 10) / 1000)
-    down = hand.build_run(jobs, 2, 2, 1, ((0.0, Kind.SERVER_DOWN, [2, 3]),), ("p100", "t4"))
-    down = replace(down, watts=WATTS)
-    assert energy_metrics(down)["energy_kwh"] == pytest.approx((250 + 28) / 1000)
-
-
-def test_energy_of_an_unknown_gpu_is_not_guessed(hand):
-    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),))]
-    run = replace(hand.build_run(jobs, 2, 2, 1, (), ("p100", "abacus")), watts=WATTS)
-    assert np.isnan(energy_metrics(run)["energy_kwh"])
+    for types, events, kwh in (
+        (("p100", "t4"), (), (250 + 28 + 2 * 10) / 1000),
+        (("p100", "t4"), ((0.0, Kind.SERVER_DOWN, [2, 3]),), (250 + 28) / 1000),
+        (("p100", "abacus"), (), np.nan),
+    ):
+        run = replace(hand.build_run(jobs, 2, 2, 1, events, types), watts=WATTS)
+        assert energy_metrics(run)["energy_kwh"] == pytest.approx(kwh, nan_ok=True)
