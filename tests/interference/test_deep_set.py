@@ -12,18 +12,11 @@ from interference.models.deep_set_rows import TIMES, Hiding, Size, Tenants, divi
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
 from interference.rows import CoRows, mix_numbers
 from sim.errors import PhysicsError
-from tests.interference.mix_worlds import (
-    KIND,
-    NAMES,
-    UTIL,
-    crowded,
-    drawn,
-    rows_of_mixes,
-    solos_of_mixes,
-)
+from tests.interference import mix_worlds
+from tests.interference.mix_worlds import KIND, NAMES, UTIL, crowded, drawn, rows_of_mixes
 
 STEPS = 250
-SOLOS = solos_of_mixes()
+SOLOS = mix_worlds.solos_of_mixes()
 NOISE = {name: 0.01 if UTIL[name] < 0.3 else 0.06 for name in NAMES}
 
 
@@ -35,11 +28,15 @@ def noisy_rows(seed: int, count: int) -> CoRows:
     )
 
 
+def model_of(rows: CoRows, seed: int = 0, steps: int = STEPS) -> DeepSetModel:
+    model = DeepSetModel(seed=seed, steps=steps)
+    model.fit(rows, SOLOS)
+    return model
+
+
 @pytest.fixture(scope="module")
 def fitted() -> DeepSetModel:
-    model = DeepSetModel(seed=0, steps=STEPS)
-    model.fit(noisy_rows(0, 250), SOLOS)
-    return model
+    return model_of(noisy_rows(0, 250))
 
 
 def with_model(rows: CoRows, name: str) -> np.ndarray:
@@ -61,33 +58,22 @@ def told_by_net(encoded: Encoded, size: Size) -> tuple[torch.Tensor, torch.Tenso
         return net(rows.take(torch.arange(len(rows)).expand(2, -1)))
 
 
-def test_the_order_of_aggressors_does_not_count():
+def test_the_order_of_aggressors_and_what_stands_in_place_of_absent_ones_do_not_count():
     encoded, size = encoded_mixes()
-    turned = {
-        name: getattr(encoded, name)[:, ::-1].copy()
-        for name in ("aggressors", "present", "aggressor_profile", "aggressor_model")
-    }
-    for one, other in zip(
-        told_by_net(encoded, size), told_by_net(replace(encoded, **turned), size), strict=True
-    ):
-        torch.testing.assert_close(one, other)
-
-
-def test_what_stands_in_the_place_of_an_absent_aggressor_does_not_count():
-    encoded, size = encoded_mixes()
+    told = told_by_net(encoded, size)
+    of_aggressors = ("aggressors", "present", "aggressor_profile", "aggressor_model")
+    turned = {name: getattr(encoded, name)[:, ::-1].copy() for name in of_aggressors}
     absent = encoded.present == 0.0
-    other = replace(
-        encoded,
-        aggressors=np.where(absent[..., None], 7.0, encoded.aggressors),
-        aggressor_model=np.where(absent, 1, encoded.aggressor_model),
-    )
-    mean, ln_sd = told_by_net(encoded, size)
-    mean_7, ln_sd_7 = told_by_net(other, size)
-    torch.testing.assert_close(mean, mean_7)
-    torch.testing.assert_close(ln_sd, ln_sd_7)
+    filled = {
+        "aggressors": np.where(absent[..., None], 7.0, encoded.aggressors),
+        "aggressor_model": np.where(absent, 1, encoded.aggressor_model),
+    }
+    for change in (turned, filled):
+        for one, other in zip(told, told_by_net(replace(encoded, **change), size), strict=True):
+            torch.testing.assert_close(one, other)
     # ... and of one that is there it does
     there = replace(encoded, aggressors=np.where(absent[..., None], encoded.aggressors, 7.0))
-    assert not torch.allclose(told_by_net(there, size)[0], mean)
+    assert not torch.allclose(told_by_net(there, size)[0], told[0])
 
 
 def test_a_larger_mix_in_the_table_changes_no_other_row(fitted):
@@ -119,59 +105,42 @@ def test_intervals_cover_new_mixes_and_are_wider_where_there_is_more_noise(fitte
     assert wrong.mean() < 0.25 * np.abs(exact.norm_speed - exact.norm_speed.mean()).mean()
 
 
-def test_a_job_that_was_never_met_is_told_with_a_wider_interval():
+def test_jobs_and_gpu_types_never_met_are_told_with_wider_intervals(fitted):
     rows = noisy_rows(0, 250)
-    model = DeepSetModel(seed=0, steps=STEPS)
-    model.fit(rows.take(~with_model(rows, "dog")), SOLOS)
-    told = model.predict(rows, SOLOS)
-    assert np.isfinite(told.norm_speed).all()
-    assert np.isfinite(told.sd).all()
     new = with_model(rows, "dog")
+    told = model_of(rows.take(~new)).predict(rows, SOLOS)
+    assert np.isfinite(told.norm_speed).all() and np.isfinite(told.sd).all()
     assert told.sd[new].mean() > 1.5 * told.sd[~new].mean()
-
-
-def test_a_gpu_type_that_was_never_met_is_told_with_a_wider_interval(fitted):
     mixes = drawn(np.random.default_rng(3), 50, most=4)
-    solos = solos_of_mixes(kinds=(KIND, "z"))
+    solos = mix_worlds.solos_of_mixes(kinds=(KIND, "z"))
     told = [fitted.predict(rows_of_mixes(mixes, crowded, kind=kind), solos) for kind in (KIND, "z")]
     assert np.isfinite(told[1].norm_speed).all()
     assert told[1].sd.mean() > 1.2 * told[0].sd.mean()
 
 
-def test_a_seed_repeats_and_the_answers_are_not_read():
-    rows = noisy_rows(0, 60)
+def test_a_seed_repeats_the_answers_are_not_read_and_threads_are_as_they_were():
+    rows, before = noisy_rows(0, 60), torch.get_num_threads()
     asked = replace(rows, norm_speed=np.full(len(rows), 0.5))
-    told = []
-    for seed in (3, 3, 4):
-        model = DeepSetModel(seed=seed, steps=20)
-        model.fit(rows, SOLOS)
-        told.append(model.predict(asked, SOLOS))
+    try:
+        torch.set_num_threads(2)
+        told = [model_of(rows, seed, steps=20).predict(asked, SOLOS) for seed in (3, 3, 4)]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
     np.testing.assert_array_equal(told[0].norm_speed, told[1].norm_speed)
     np.testing.assert_array_equal(told[0].sd, told[1].sd)
     assert not np.allclose(told[0].norm_speed, told[2].norm_speed)
 
 
-def test_jobs_alone_can_be_fitted():
+def test_jobs_alone_can_be_fitted_and_one_mix_is_too_few():
+    alone = [(name,) for name in NAMES]
     rows = rows_of_mixes(
-        [(name,) for name in NAMES],
-        lambda name, _, share: min(1.0, share / UTIL[name]),
-        shares=(0.1, 0.3, 0.5),
+        alone, lambda name, _, share: min(1.0, share / UTIL[name]), shares=(0.1, 0.3, 0.5)
     )
-    model = DeepSetModel(seed=0, steps=STEPS)
-    model.fit(rows, SOLOS)
-    told = model.predict(rows, SOLOS).norm_speed
+    told = model_of(rows).predict(rows, SOLOS).norm_speed
     assert np.corrcoef(told, rows.norm_speed)[0, 1] > 0.9
-
-
-def test_threads_are_as_they_were():
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        model = DeepSetModel(seed=0, steps=1)
-        model.fit(noisy_rows(0, 10), SOLOS)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+    with pytest.raises(PhysicsError, match=r"1 mix of jobs"):
+        model_of(rows_of_mixes([NAMES[:3], NAMES[:3]], crowded), steps=1)
 
 
 def test_members_leave_out_whole_mixes_and_whole_models():
@@ -194,12 +163,6 @@ def test_members_leave_out_whole_mixes_and_whole_models():
         np.testing.assert_array_equal(member, met)
 
 
-def test_one_mix_is_too_few():
-    rows = rows_of_mixes([NAMES[:3], NAMES[:3]], crowded)
-    with pytest.raises(PhysicsError, match=r"1 mix of jobs"):
-        DeepSetModel(seed=0, steps=1).fit(rows, SOLOS)
-
-
 def test_what_is_hidden_is_forgotten_and_blurred():
     encoded, size = encoded_mixes()
     rows = Tenants.of(encoded, size)
@@ -212,6 +175,8 @@ def test_what_is_hidden_is_forgotten_and_blurred():
     assert torch.all(half.victim_profile[hidden] == size.profiles)
     assert torch.all((half.victim == rows.victim).all(dim=1) == ~hidden)
     assert 0.3 < (half.gpu_type == size.types).float().mean() < 0.7
+    stranger = replace(encoded, victim_model=np.full(len(encoded.victim), UNKNOWN))
+    assert torch.all(Tenants.of(stranger, size).victim_model == size.models)  # the last index
 
 
 def test_a_member_takes_models_it_never_met_as_unknown_in_both_roles():
@@ -226,12 +191,6 @@ def test_a_member_takes_models_it_never_met_as_unknown_in_both_roles():
         assert torch.equal(of_member[0][0], model)
         assert torch.equal(of_member[0][1], torch.where(model == 0, size.models, model))
         assert torch.equal(of_member[1][1], torch.where(model == 0, size.profiles, profile))
-
-
-def test_unknown_names_have_the_last_index():
-    encoded, size = encoded_mixes()
-    stranger = replace(encoded, victim_model=np.full(len(encoded.victim), UNKNOWN))
-    assert torch.all(Tenants.of(stranger, size).victim_model == size.models)
 
 
 def test_a_mixture_by_hand():

@@ -11,6 +11,7 @@ from sim.physics.mix_table import fit_additive, probably_infeasible
 from sim.physics.shipped_files import NoInterference, ShippedProfiles
 
 TYPES = ("k80", "p100", "v100")
+PAIRS, ALONE = "colocation/gavel_pairs.csv", "throughput/gavel_isolated.csv"
 PAIR_HEADER = (
     "gpu_type,model_a,batch_a,model_b,batch_b,iso_a,iso_b,coloc_a,coloc_b,feasible,norm_a,norm_b"
 )
@@ -34,10 +35,7 @@ def write_data(folder: Path) -> Path:
                 f"{gpu_type},1,Net,{batch},2,{2 * speed},0",
                 f"{gpu_type},0,Net,{batch},2,{1.2 * speed},0",
             ]
-    for name, lines in (
-        ("colocation/gavel_pairs.csv", pairs),
-        ("throughput/gavel_isolated.csv", solo),
-    ):
+    for name, lines in ((PAIRS, pairs), (ALONE, solo)):
         path = folder / name
         path.parent.mkdir()
         path.write_text("\n".join(lines) + "\n")
@@ -45,28 +43,24 @@ def write_data(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("column", "word", "told"),
+    ("file", "old", "new", "told"),
     [
-        ("norm_a", "52.9", r"norm_speed is 52.9; .*give 0..2 \(column norm_a\)"),
-        ("feasible", "yes", "feasible is 'yes'; expected 0 or 1"),
-        ("batch_b", "x", "batch_b is 'x'; expected a number"),
+        (PAIRS, "1,0.5,0.8", "1,52.9,0.8", r"norm_speed is 52.9; .*give 0..2 \(column norm_a\)"),
+        (PAIRS, "8,1,0.5", "8,yes,0.5", r"pairs\.csv:2: feasible is 'yes'; expected 0 or 1"),
+        (PAIRS, "Net,8,5,10", "Net,x,5,10", r"pairs\.csv:2: batch_b is 'x'; expected a number"),
+        (PAIRS, "norm_b\n", "norm_b\nk80,Net,8,Net,16,10,5,8,2.5,1,0.9,0.9\n",
+         r"pairs\.csv: Net/8 beside Net/16 on k80 stands in 2"),
+        (ALONE, "Net,16,1,5", "Net,16,1,fast", r"isolated.csv:3: steps_per_s is 'fast'"),
+        (ALONE, "p100,1,Net,16,1,5,0\n", "", "'Net/16'; it has no solo profile of gavel on p100"),
     ],
 )  # fmt: skip
-def test_a_wrong_cell_is_named(tmp_path, column, word, told):
-    path = write_data(tmp_path) / "colocation" / "gavel_pairs.csv"
-    lines = path.read_text().splitlines()
-    cells = lines[1].split(",")
-    cells[PAIR_HEADER.split(",").index(column)] = word
-    path.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
-    with pytest.raises(PhysicsError, match=rf"gavel_pairs\.csv:2: {told}"):
-        MeasuredInterference(data_dir=tmp_path)
-
-
-def test_a_pair_that_stands_twice_is_named(tmp_path):
-    path = write_data(tmp_path) / "colocation" / "gavel_pairs.csv"
-    path.write_text(path.read_text() + "k80,Net,8,Net,16,10,5,8,2.5,1,0.9,0.9\n")
-    with pytest.raises(PhysicsError, match=r"pairs\.csv: Net/16 beside Net/8 on k80 stands in 2"):
-        MeasuredInterference(data_dir=tmp_path)
+def test_faults_are_named(tmp_path, file, old, new, told):
+    path = write_data(tmp_path) / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(PhysicsError, match=told):
+        MeasuredInterference(data_dir=tmp_path).pair_table(MeasuredProfiles(data_dir=tmp_path))
 
 
 def test_profiles_from_files(tmp_path):
@@ -94,7 +88,9 @@ def test_pairs_fill_both_directions_and_mask_what_failed(tmp_path):
         assert feasible.sum() == 7
 
 
-def test_catalogue_order_does_not_matter(tmp_path):
+def test_catalogue_order_does_not_matter_and_an_unknown_profile_is_named(tmp_path):
+    with pytest.raises(PhysicsError, match=r"gavel_pairs.csv: no such file; set data_dir"):
+        MeasuredInterference(data_dir=tmp_path)
     data_dir = write_data(tmp_path)
     catalogue = MeasuredProfiles(data_dir=data_dir)
     model = MeasuredInterference(data_dir=data_dir)
@@ -102,36 +98,9 @@ def test_catalogue_order_does_not_matter(tmp_path):
     object.__setattr__(catalogue, "names", catalogue.names[::-1])
     turned = model.pair_table(catalogue)
     np.testing.assert_allclose(turned.slowdown, straight.slowdown[:, ::-1, ::-1])
-
-
-def test_missing_folder_names_path_and_fix(tmp_path):
-    with pytest.raises(PhysicsError, match=r"gavel_pairs.csv: no such file; set data_dir"):
-        MeasuredInterference(data_dir=tmp_path)
-
-
-def test_bad_speed_names_file_and_line(tmp_path):
-    data_dir = write_data(tmp_path)
-    path = data_dir / "throughput" / "gavel_isolated.csv"
-    path.write_text(path.read_text().replace("k80,1,Net,16,1,5,0", "k80,1,Net,16,1,fast,0"))
-    with pytest.raises(PhysicsError, match=r"gavel_isolated.csv:3: steps_per_s is 'fast'"):
-        MeasuredProfiles(data_dir=data_dir)
-
-
-def test_missing_solo_speed_names_profile(tmp_path):
-    data_dir = write_data(tmp_path)
-    path = data_dir / "throughput" / "gavel_isolated.csv"
-    path.write_text(path.read_text().replace("p100,1,Net,16,1,5,0\n", ""))
-    told = "victim is 'Net/16'; it has no solo profile of gavel on p100"
-    with pytest.raises(PhysicsError, match=told):
-        MeasuredProfiles(data_dir=data_dir)
-
-
-def test_unknown_profile_is_named(tmp_path):
-    data_dir = write_data(tmp_path)
-    catalogue = MeasuredProfiles(data_dir=data_dir)
     object.__setattr__(catalogue, "names", ("Net/8", "Net/9", "Recommendation/4"))
     with pytest.raises(PhysicsError, match=r"'Net/9' has no measured pair"):
-        MeasuredInterference(data_dir=data_dir).pair_table(catalogue)
+        model.pair_table(catalogue)
 
 
 def test_real_tables_have_the_published_shape(real_data):
@@ -141,10 +110,6 @@ def test_real_tables_have_the_published_shape(real_data):
     assert list(catalogue.gang_ok).count(False) == 5
     medians = [np.median(s[f]) for s, f in zip(table.slowdown, table.feasible, strict=True)]
     np.testing.assert_allclose(medians, [1.86, 1.66, 1.48], atol=0.06)  # data notes, section 2
-
-
-def test_real_spread_ratios_are_reproduced_on_average(real_data):
-    catalogue = MeasuredProfiles(data_dir=real_data)
     ratio = spread_ratio(catalogue.compute_s, catalogue.sync_bytes[:, None])
     mean = ratio[catalogue.gang_ok].mean(axis=0)
     assert mean[1] == pytest.approx(0.69, abs=0.05)
@@ -157,6 +122,18 @@ def test_known_bytes_are_recovered_within_the_grid():
     ratio = spread_ratio(compute_s, truth[:, None])
     fitted = fit_sync_bytes(compute_s=compute_s, ratio=ratio, weight=np.array([1.0, 1.0]))
     np.testing.assert_allclose(fitted, truth, rtol=0.003)
+    # No cost is no bytes, and what was not measured is the median.
+    ratio = np.array([[1.1], [0.5], [0.6], [np.nan]])
+    fitted = fit_sync_bytes(compute_s=np.full((4, 1), 0.1), ratio=ratio, weight=np.array([1.0]))
+    assert fitted[0] == 0.0
+    assert fitted[1] > fitted[2] == fitted[3] > 0.0
+    # A type of weight 0 is ignored.
+    one, other = (
+        fit_sync_bytes(compute_s=np.full((1, 2), 0.1), ratio=np.array([[0.6, ignored]]),
+                       weight=np.array([1.0, 0.0]))
+        for ignored in (0.3, 0.9)
+    )  # fmt: skip
+    assert one == other
 
 
 def test_two_servers_by_hand():
@@ -167,42 +144,17 @@ def test_two_servers_by_hand():
     np.testing.assert_allclose(ratio, np.prod(ratios) ** (1 / 3))
 
 
-def test_no_cost_is_no_bytes_and_unmeasured_is_the_median():
-    compute_s = np.full((4, 1), 0.1)
-    ratio = np.array([[1.1], [0.5], [0.6], [np.nan]])
-    fitted = fit_sync_bytes(compute_s=compute_s, ratio=ratio, weight=np.array([1.0]))
-    assert fitted[0] == 0.0
-    assert fitted[1] > fitted[2] > 0.0
-    assert fitted[3] == fitted[2]
-
-
-def test_a_type_of_weight_zero_is_ignored():
-    compute_s = np.full((1, 2), 0.1)
-    fits = [
-        fit_sync_bytes(
-            compute_s=compute_s, ratio=np.array([[0.6, other]]), weight=np.array([1.0, 0.0])
-        )
-        for other in (0.3, 0.9)
-    ]
-    assert fits[0] == fits[1]
-
-
 def test_exact_terms_are_recovered_and_unseen_cells_filled():
     victim_term, aggressor_term = np.array([0.1, -0.3, 0.2]), np.array([-0.2, 0.0, 0.1])
     truth = -0.5 + victim_term[:, None] + aggressor_term[None, :]
     victim, aggressor = np.nonzero(~np.eye(3, dtype=bool))  # the diagonal was never measured
-    fit = fit_additive(
-        victim=victim, aggressor=aggressor, norm=np.exp(truth[victim, aggressor]), profiles=3
-    )
+    norm = np.exp(truth[victim, aggressor])
+    fit = fit_additive(victim=victim, aggressor=aggressor, norm=norm, profiles=3)
     np.testing.assert_allclose(fit.log_norm(), truth, atol=1e-9)
     assert fit.residual_sd < 1e-9
-
-
-def test_a_profile_never_seen_is_average():
-    fit = fit_additive(
-        victim=np.array([0, 1]), aggressor=np.array([1, 0]), norm=np.array([0.5, 0.5]), profiles=3
-    )
-    np.testing.assert_allclose(np.exp(fit.log_norm()[2]), 0.5)
+    one, other, half = np.array([0, 1]), np.array([1, 0]), np.array([0.5, 0.5])
+    fit = fit_additive(victim=one, aggressor=other, norm=half, profiles=3)
+    np.testing.assert_allclose(np.exp(fit.log_norm()[2]), 0.5)  # never seen: average
 
 
 def test_memory_rule_blames_the_profile_that_mostly_fails():

@@ -8,18 +8,10 @@ import torch
 
 from interference.data_sets import rows_of_csv, write_csv
 from interference.measuring import device
+from interference.measuring import training_loops as loops
 from interference.measuring.device import Device, MeasureError, Use, mps_runs, use_of, watching
 from interference.measuring.table import Group, plan, read_part, tables_of, write_part
 from interference.measuring.together import Ran, Together, common_speeds, found, is_out_of_memory
-from interference.measuring.training_loops import (
-    cnn,
-    gpu_finished,
-    lstm,
-    mlp,
-    recommender,
-    steps_of,
-    transformer,
-)
 
 CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,), uuid=None)
 GPU = Device(form="cuda", gpu_type="X100", how="mps", cores=(), uuid="GPU-0")
@@ -32,19 +24,16 @@ def test_a_plan_has_each_group_once_and_loops_alone_first():
     ]  # fmt: skip
     assert [group.number for group in groups] == list(range(6))
     assert len(plan(["a/1"], [["a/1", "a/1"]] * 2, [])) == 2
+    many = [f"a/{batch}" for batch in range(1, 9)]
+    assert plan(many, [], [many[:7]])[-1].members == tuple(many[:7])
+    with pytest.raises(MeasureError, match="or more than 7"):  # no reader takes it
+        plan(many, [], [many])
 
 
 @pytest.mark.parametrize("name", ["a", "a/", "/1", "a/0", "a/x", "a+b/1"])
 def test_a_profile_is_model_and_batch(name):
     with pytest.raises(MeasureError, match="is no model/batch"):
         plan([name], "all", [])
-
-
-def test_a_mix_that_no_reader_takes_is_refused_before_it_is_measured():
-    many = [f"a/{batch}" for batch in range(1, 9)]
-    assert plan(many, [], [many[:7]])[-1].members == tuple(many[:7])
-    with pytest.raises(MeasureError, match="or more than 7"):
-        plan(many, [], [many])
 
 
 def test_speeds_are_taken_while_all_loops_run():
@@ -57,24 +46,20 @@ def test_speeds_are_taken_while_all_loops_run():
     assert speeds.window_s == pytest.approx(3.5)  # 1.5 to 5
     assert speeds.steps_per_s == pytest.approx((1.0, 0.5))
     assert speeds.busy == pytest.approx((0.0, 0.5))
-
-
-def test_a_loop_that_is_faster_after_the_others_ended_gains_nothing():
-    slow, late = (
-        Ran(np.array(stamps_s), np.zeros(len(stamps_s)))
-        for stamps_s in ([0.0, 2.0, 4.0], [0.0, 2.0, 4.0, 4.1, 4.2, 4.3])
-    )
+    # Who is faster after the others ended gains nothing.
+    slow, late = Ran(np.array([0.0, 2, 4]), np.zeros(3)), Ran(np.array([0.0, 2, 4, 4.1, 4.2, 4.3]),
+                                                             np.zeros(6))  # fmt: skip
     assert common_speeds([slow, late], 0.0).steps_per_s == pytest.approx((0.5, 0.5))
 
 
-@pytest.mark.parametrize("make", [mlp, cnn, lstm, transformer, recommender])
+@pytest.mark.parametrize("make", ["mlp", "cnn", "lstm", "transformer", "recommender"])
 def test_models_learn(make):
     """The loss of the batches it sees falls; its steps take the path that is timed."""
     torch.manual_seed(0)
-    work = make("cpu", 8)
+    work = getattr(loops, make)("cpu", 8)
     batch = work.batch(torch.Generator().manual_seed(0))
     assert all(len(part) == 8 for part in batch)
-    step = steps_of(work, torch.device("cpu"), seed=0)
+    step = loops.steps_of(work, torch.device("cpu"), seed=0)
     before = [parameter.clone() for parameter in work.model.parameters()]
     start = mean_loss(work, batch)
     for _ in range(40):
@@ -106,9 +91,7 @@ def test_out_of_memory_is_told_from_other_errors(error, is_memory):
     assert is_out_of_memory(error) is is_memory
 
 
-@pytest.mark.parametrize(
-    "path", ["mlp", "no.such.module", "interference.measuring.training_loops.nothing"]
-)
+@pytest.mark.parametrize("path", ["mlp", "no.such.module", f"{loops.__name__}.nothing"])
 def test_a_maker_that_is_not_there_is_named(path):
     with pytest.raises(MeasureError, match=path):
         found(path)
@@ -154,7 +137,7 @@ def test_a_step_of_a_gpu_is_stamped_when_the_next_is_under_way(monkeypatch):
             happened.append(("wait", self.number))
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    finished = gpu_finished()
+    finished = loops.gpu_finished()
     stamps_s = [finished() for _ in range(3)]
     assert happened == [
         ("record", 0), ("record", 1), ("wait", 0), ("record", 2), ("wait", 1),
@@ -210,26 +193,19 @@ def test_each_round_is_compared_with_itself_and_the_files_are_read_again(tmp_pat
     np.testing.assert_array_equal(again.norm_speed, rows.norm_speed)
 
 
-def test_a_group_that_once_did_not_fit_is_infeasible():
+def test_groups_that_once_did_not_fit_or_were_cut_short_or_say_nothing():
     rows, _, _ = tables_of(MEASURED | {BOTH: MEASURED[BOTH] | {1: ran()}}, CPU)
     assert rows.feasible.tolist() == [True, True, False, False]
     assert np.isnan(rows.norm_speed[2:]).all()
-
-
-def test_a_profile_that_once_did_not_fit_alone_is_in_no_row():
+    # A profile that once did not fit alone is in no row.
     rows, _, _ = tables_of(MEASURED | {B: MEASURED[B] | {1: ran()}}, CPU)
     assert (rows.victim.tolist(), rows.aggressors.tolist()) == (["a/1"], [()])
     rows, solos, _ = tables_of({A: {0: ran()}}, CPU)
     assert (len(rows), len(solos)) == (0, 0)
-
-
-def test_a_round_that_was_cut_short_does_no_harm():
+    # A round that was cut short does no harm.
     rows, _, _ = tables_of(MEASURED | {BOTH: {0: ran(5.0, 3)}}, CPU)
     assert rows.norm_speed[2:].tolist() == pytest.approx([0.5, 0.75])
-
-
-def test_a_loop_twice_as_fast_as_alone_says_nothing_and_spoils_no_file():
-    """Somebody else slowed it when it was alone; readers refuse such a speed."""
+    # Twice as fast as alone: somebody else slowed it then, and readers refuse such a speed.
     rows, _, odd = tables_of(MEASURED | {BOTH: {0: ran(21.0, 3)}}, CPU)
     assert (rows.victim.tolist(), odd) == (["a/1", "b/1"], [BOTH])
 

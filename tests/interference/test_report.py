@@ -11,34 +11,21 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from interference.data_sets import DataSet
+from interference.evaluation import write
 from interference.evaluation.card import model_card
 from interference.evaluation.error_table import by_victim_model, error_lines, error_text, worst_rows
 from interference.evaluation.judge import below_each_other, prediction_lines
 from interference.evaluation.score_file import COUNTS, Results, Scores, results_of
-from interference.evaluation.write import (
-    LEVELS,
-    MISSING,
-    covered,
-    grids,
-    heat_map,
-    remove_report,
-    tells_rows_apart,
-    write_figures,
-    write_tables,
-)
+from interference.evaluation.write import LEVELS, covered, grids, write_figures, write_tables
 from interference.learned import SavedModel
 from interference.models.encoding import Prediction
 from sim.arrays import objects
 from sim.report.table_text import rich_tables
-from tests.interference.pair_worlds import (
-    NAMES,
-    PROFILES,
-    rows_of_world,
-    smooth_norm,
-    solos_of_world,
-)
+from tests.interference import pair_worlds
+from tests.interference.pair_worlds import NAMES, PROFILES
 
-ROWS, SOLOS = rows_of_world(smooth_norm()), solos_of_world()
+ROWS = pair_worlds.rows_of_world(pair_worlds.smooth_norm())
+SOLOS = pair_worlds.solos_of_world()
 NOISE = np.random.default_rng(0).normal(0.0, 0.05, len(ROWS))
 OWN_SD = np.linspace(0.04, 0.06, len(ROWS))
 
@@ -80,12 +67,9 @@ def test_errors_have_nothing_where_a_measure_says_nothing(tmp_path):
     lines = pd.read_csv(tmp_path / "error_table.csv")
     assert np.isnan(lines["rank"][0])  # no order among equal predictions
     assert lines.mae[0] == pytest.approx(np.abs(0.5 - ROWS.norm_speed).mean())
-    assert list(zip(lines.data_set, lines.split, strict=True))[:2] == [
-        ("made", "pair"), ("made", "model"),
-    ]  # fmt: skip
-    row = next(line for line in (tmp_path / "error_table.md").read_text().splitlines()
-               if line.startswith("| constant"))  # fmt: skip
-    assert " | - | " in row
+    assert [*lines.data_set[:2], *lines.split[:2]] == ["made", "made", "pair", "model"]
+    text = (tmp_path / "error_table.md").read_text()
+    assert re.search(r"^\| constant.* \| - \| ", text, re.MULTILINE)
 
 
 def scored(**facts: int) -> Results:
@@ -153,12 +137,9 @@ def test_grids_have_models_side_by_side_and_batches_by_size():
     cell = (ROWS.gpu_type == "v") & (ROWS.victim == "M2/256")
     cell &= np.array([others == ("M1/2",) for others in ROWS.aggressors])
     assert found["v"].measured[at, 3] == ROWS.norm_speed[cell][0]
-    np.testing.assert_allclose(found["v"].predicted - found["v"].measured, 0.1)
-
-
-def test_a_pair_that_was_judged_twice_has_the_mean():
-    grid = grids(pd.concat([told(0.0), told(0.2)]))["k"]
-    np.testing.assert_allclose(grid.predicted - grid.measured, 0.1)
+    twice = grids(pd.concat([told(0.0), told(0.2)]))["k"]  # judged twice: the mean
+    for grid in (found["v"], twice):
+        np.testing.assert_allclose(grid.predicted - grid.measured, 0.1)
 
 
 def test_cells_without_a_pair_are_grey(tmp_path):
@@ -168,8 +149,9 @@ def test_cells_without_a_pair_are_grey(tmp_path):
     greys = []
     for name, measured in (("whole", whole.measured), ("holes", holes)):
         path = tmp_path / f"{name}.png"
-        heat_map(replace(whole, measured=measured), title=name, path=path)
-        greys.append((np.abs(imread(path)[..., :3] - to_rgb(MISSING)) < 1e-3).all(axis=2).mean())
+        write.heat_map(replace(whole, measured=measured), title=name, path=path)
+        grey = np.abs(imread(path)[..., :3] - to_rgb(write.MISSING)) < 1e-3
+        greys.append(grey.all(axis=2).mean())
     assert greys[0] < 1e-3
     panels = 2 / (3 * PROFILES)  # a row of the first and of the last panel
     assert 0.2 * panels < greys[1] < panels
@@ -183,11 +165,9 @@ def test_intervals_of_right_width_cover_what_they_say():
     narrow = many.assign(sd=many.sd / 3)
     assert (covered(narrow) < covered(many) - 0.05).all()
     assert covered(told(0.0)).tolist() == [1.0] * len(LEVELS)
-
-
-def test_one_spread_a_fit_tells_no_rows_apart():
-    assert tells_rows_apart(told(0.0, OWN_SD))
-    assert not tells_rows_apart(told(0.0, np.repeat([0.1, 0.2], len(ROWS) // 2)))
+    # One spread a fit tells no rows apart.
+    assert write.tells_rows_apart(told(0.0, OWN_SD))
+    assert not write.tells_rows_apart(told(0.0, np.repeat([0.1, 0.2], len(ROWS) // 2)))
 
 
 def test_the_worst_rows_and_models_are_those_of_the_learned_model():
@@ -232,10 +212,8 @@ def test_the_card_tells_licence_splits_baselines_and_what_is_unknown(name):
     measured = errors.loc[(name, "pair", "learned")]
     assert f"| {name} | pair | {measured['covered']:.1%} | {measured['width']:.3f} |" in card
     of_linear = errors.choice[name, "pair", "linear"]
-    choices = [
-        f"{value:.1%}" for value in (measured["choice"], of_linear, measured["choice_blind"])
-    ]
-    assert f"| {name} | pair | {' | '.join(choices)} |" in card
+    choices = (measured["choice"], of_linear, measured["choice_blind"])
+    assert f"| {name} | pair | {' | '.join(f'{value:.1%}' for value in choices)} |" in card
     for words in ("`pair`: 4 folds", "nested", "## Limits", "## Not known", "## Worst at"):
         assert words in card
     assert not re.search(r"\bnan", card)
@@ -249,8 +227,10 @@ def test_a_card_of_generated_rows_says_so_first():
 
 
 def test_every_file_is_written_and_forgotten_again(tmp_path):
-    name = "my rows/2"  # a source may be called anything
-    found = results(name)
+    alone = replace(ROWS, aggressors=objects([()] * len(ROWS)), group=np.arange(len(ROWS)))
+    write_figures(results("mig", constant=told(0.1, rows=alone)), tmp_path)
+    assert list(tmp_path.iterdir()) == []  # without pairs there are no maps
+    found = results("my rows/2")  # a source may be called anything
     write_tables(found, tmp_path)
     write_figures(found, tmp_path)
     kept = tmp_path / "notes.txt"
@@ -262,11 +242,5 @@ def test_every_file_is_written_and_forgotten_again(tmp_path):
     }  # fmt: skip
     for name in ("residuals_made.png", "errors.json"):  # earlier versions wrote them
         (tmp_path / name).touch()
-    remove_report(tmp_path)
+    write.remove_report(tmp_path)
     assert list(tmp_path.iterdir()) == [kept]
-
-
-def test_a_set_without_pairs_has_no_maps(tmp_path):
-    alone = replace(ROWS, aggressors=objects([()] * len(ROWS)), group=np.arange(len(ROWS)))
-    write_figures(results("mig", constant=told(0.1, rows=alone)), tmp_path)
-    assert list(tmp_path.iterdir()) == []

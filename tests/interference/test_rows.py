@@ -73,9 +73,7 @@ def tables(draw) -> tuple[CoRows, SoloProfiles]:
             "sharing": draw(st.sampled_from(["gpu", "mig", "network"])),
             "split": draw(st.sampled_from(["", "held"])),
         }
-        speed = draw(
-            st.sampled_from([speeds.filter(np.isfinite), unknown])
-        )  # the group fits or not
+        speed = draw(st.sampled_from([speeds.filter(np.isfinite), unknown]))  # it fits or not
         for i, victim in enumerate(jobs):
             rows.append((group, victim, tuple(sorted(jobs[:i] + jobs[i + 1 :])), draw(speed)))
             facts.append(fact)
@@ -123,6 +121,10 @@ def test_files_give_back_what_was_written(tmp_path_factory, both):
         ({"split": objects(["train", "test"])}, r"group is 0; .* split is 'train', then 'test'"),
         ({"gpu_type": objects(["t4", "k80"])}, r"its gpu_type is 't4', then 'k80'"),
         ({"victim": objects(["A/8", "C/1"])}, r"row 1: group is 0; .* jobs is \('A/8', 'B/4'\)"),
+        (
+            {"norm_speed": np.array([3.0, 0.5]), "sharing": objects(["gpu", "gqu"])},
+            r"row 0: norm_speed is 3.0",
+        ),  # the earliest row
     ],
 )
 def test_a_bad_row_is_named(change, message):
@@ -141,27 +143,14 @@ def test_a_bad_row_is_named(change, message):
         ({"load_s": -1.0}, r"load_s is -1.0; give 0 or more"),
         ({"sync_s": -1.0}, r"sync_s is -1.0; give 0 or more"),
         ({"gmem_mib": -1.0}, r"gmem_mib is -1.0; give 0 or more"),
+        ({"gpus": np.array([0])}, "gpus is 0; give a whole number of 1"),
+        ({"nodes": np.array([2])}, "nodes is 2; give at most one node a GPU"),
+        ({"batch": np.array([-4])}, "batch is -4"),
     ],
 )
 def test_a_bad_solo_profile_is_named(change, message):
     with pytest.raises(RowFault, match=f"solo profiles row 0: {message}"):
-        solos_of("A/8", **change)
-
-
-def test_counts_of_a_solo_profile():
-    good = solos_of("A/8")
-    for change, message in (
-        ({"gpus": np.array([0])}, "gpus is 0; give a whole number of 1"),
-        ({"nodes": np.array([2])}, "nodes is 2; give at most one node a GPU"),
-        ({"batch": np.array([-4])}, "batch is -4"),
-    ):
-        with pytest.raises(RowFault, match=message):
-            replace(good, **change)
-
-
-def test_the_earliest_bad_row_is_told():
-    with pytest.raises(RowFault, match=r"row 0: norm_speed is 3.0"):
-        replace(rows_of(*PAIR), norm_speed=np.array([3.0, 0.5]), sharing=objects(["gpu", "gqu"]))
+        replace(solos_of("A/8"), **{name: np.atleast_1d(value) for name, value in change.items()})
 
 
 def test_types_of_columns_come_from_either_form_of_an_array():
@@ -183,11 +172,6 @@ def test_columns_have_their_type_and_length():
         replace(good, share=np.ones(3))
 
 
-def test_a_profile_is_there_once():
-    with pytest.raises(RowFault, match="profile is 'A/8'; row 0 has it too, for mine on t4"):
-        solos_of("A/8", "A/8")
-
-
 def test_every_job_of_a_group_that_fits_has_a_solo_profile():
     rows = rows_of(*PAIR)
     check_profiled(rows, solos_of("A/8", "B/4"))
@@ -195,33 +179,24 @@ def test_every_job_of_a_group_that_fits_has_a_solo_profile():
         check_profiled(rows, solos_of("A/8"))
     with pytest.raises(RowFault, match=r"row 0: victim is 'A/8'; .*did you mean 'A/88'"):
         check_profiled(rows, solos_of("A/88", "B/4"))
-
-
-def test_a_job_that_fits_nowhere_needs_no_profile():
-    too_large = rows_of((0, "A/8", ("HUGE/1",), np.nan))
-    check_profiled(too_large, solos_of("A/8"))
+    # A job that fits nowhere needs none.
+    check_profiled(rows_of((0, "A/8", ("HUGE/1",), np.nan)), solos_of("A/8"))
     with pytest.raises(RowFault, match="victim is 'HUGE/1'"):
         check_profiled(rows_of((0, "HUGE/1", ("A/8",), np.nan)), solos_of("A/8"))
 
 
-def test_taken_rows_are_those_asked_for():
-    taken = rows_of(*PAIR).take(np.array([False, True]))
-    same(taken, rows_of(PAIR[1]))
+def test_taken_rows_are_those_asked_for_and_stacked_tables_share_no_group():
+    same(rows_of(*PAIR).take(np.array([False, True])), rows_of(PAIR[1]))
     assert len(rows_of(*PAIR).take(np.zeros(2, dtype=np.bool_))) == 0
-
-
-def test_stacked_tables_share_no_group():
     one = rows_of(*[(9, *row[1:]) for row in PAIR])
     both = stacked_rows([one, one, rows_of((0, "A/8", (), 1.0))])
     assert both.group.tolist() == [0, 0, 1, 1, 2]
     assert both.victim.tolist() == ["A/8", "B/4", "A/8", "B/4", "A/8"]
     profiles = stacked_profiles([solos_of("A/8"), solos_of("B/4")])
     assert list(profiles.keys()) == [("mine", "t4", "A/8"), ("mine", "t4", "B/4")]
-    with pytest.raises(RowFault, match="row 0 has it too"):
+    with pytest.raises(RowFault, match="profile is 'A/8'; row 0 has it too, for mine on t4"):
         stacked_profiles([solos_of("A/8"), solos_of("A/8")])
-
-
-def test_a_mix_has_one_number_on_every_gpu_type():
+    # A mix has one number on every GPU type.
     here, there = rows_of(*PAIR), rows_of(*PAIR, gpu_type="k80")
     other = rows_of((0, "A/8", ("A/8", "B/4"), 0.3))
     assert mix_numbers(stacked_rows([here, there, other])).tolist() == [0, 0, 0, 0, 1]
