@@ -7,7 +7,7 @@ from its own and its neighbours' mean. Only sums over racks need PyG, which take
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self, cast
+from typing import NamedTuple, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -52,41 +52,6 @@ class Embeddings(NamedTuple):
     cluster: Tensor  # (B, hidden_dim)
 
 
-class Tree(Protocol):
-    """Edges of B partitions; rows are flat: N = B * S servers, B * R racks, B clusters.
-
-    Pooling is the mean over the real children (zero where there is none); spreading hands the
-    parent's row to each child. What a spread writes into padding rows is finite and means nothing.
-    """
-
-    def inputs(self, batch: ClusterBatch) -> tuple[Tensor, Tensor]:
-        """GPU features (N, K, gpu_features), server features (N, server_features), no padding."""
-
-    def gpus_to_servers(self, gpu: Tensor) -> Tensor:
-        """(N, K, D) -> (N, D)."""
-
-    def servers_to_racks(self, server: Tensor) -> Tensor:
-        """(N, D) -> (B * R, D)."""
-
-    def racks_to_clusters(self, rack: Tensor) -> Tensor:
-        """(B * R, D) -> (B, D)."""
-
-    def clusters_to_racks(self, cluster: Tensor) -> Tensor:
-        """(B, D) -> (B * R, D)."""
-
-    def racks_to_servers(self, rack: Tensor) -> Tensor:
-        """(B * R, D) -> (N, D)."""
-
-    def real_servers(self, server: Tensor) -> Tensor:
-        """(N, D), rows of padding set to zero."""
-
-    def real_racks(self, rack: Tensor) -> Tensor:
-        """(B * R, D), rows of absent racks set to zero."""
-
-    def real_clusters(self, cluster: Tensor) -> Tensor:
-        """(B, D), rows of partitions without a server set to zero."""
-
-
 def _sums(values: Tensor, row: Tensor, rows: int) -> Tensor:
     """(rows, ...) of rows of `values` that go to each row."""
     from torch_geometric.utils import scatter  # loads as long as torch; compiled code needs none
@@ -99,7 +64,9 @@ def _sums(values: Tensor, row: Tensor, rows: int) -> Tensor:
 class ScatterTree:
     """Edges for servers with any number of GPUs and racks with any number of servers.
 
-    Depends on masks and racks only, so one tree serves every batch of the same topology.
+    Rows are flat: N = B * S servers, B * R racks, B clusters. Pooling is the mean over the real
+    children (zero where there is none); spreading hands the parent's row to each child. What a
+    spread writes into padding rows is finite and means nothing.
     """
 
     no_gpu: Tensor  # (N, K, 1) bool
@@ -279,7 +246,7 @@ class Sweep(nn.Module):
                        self.rack_down, self.server_down):  # fmt: skip
             update.reset_parameters()
 
-    def forward(self, gpu_mean: Tensor, nodes: Nodes, tree: Tree) -> Nodes:
+    def forward(self, gpu_mean: Tensor, nodes: Nodes, tree: ScatterTree) -> Nodes:
         """New states; `gpu_mean` (N, gpu_dim) is the mean GPU embedding of each server."""
         server: Tensor = self.server_up(nodes.server, self.server_up.message(gpu_mean))
         message = self.rack_up.message(tree.servers_to_racks(server))
@@ -358,7 +325,7 @@ class Encoder(nn.Module, ABC):
         embedded: Tensor = self.gpu(x_gpu)
         return embedded.relu_()
 
-    def _normed(self, batch: ClusterBatch, edges: Tree, nodes: Nodes) -> Embeddings:
+    def _normed(self, batch: ClusterBatch, edges: ScatterTree, nodes: Nodes) -> Embeddings:
         """The last states, of all levels, as embeddings."""
         parts, servers = batch.server_mask.shape
         return Embeddings(
@@ -367,10 +334,10 @@ class Encoder(nn.Module, ABC):
             edges.real_clusters(self.cluster_norm(nodes.cluster)),
         )
 
-    def _opened(self, batch: ClusterBatch, tree: Tree | None = None) -> tuple[Tree, Tensor, Tensor]:
+    def _opened(self, batch: ClusterBatch) -> tuple[ScatterTree, Tensor, Tensor]:
         """Edges, and of each server the mean of its embedded GPUs and its own features."""
         self._check(batch)
-        edges: Tree = ScatterTree.of(batch) if tree is None else tree
+        edges = ScatterTree.of(batch)
         x_gpu, x_server = edges.inputs(batch)
         return edges, edges.gpus_to_servers(self.embed_gpus(x_gpu)), x_server
 

@@ -1,19 +1,9 @@
-"""Encoders of a padded batch, on edges of any tree: hierarchical (the default), flat, an MLP."""
+"""Encoders of a padded batch: hierarchical (the default), flat, an MLP."""
 
 import torch
 from torch import Tensor, nn
 
-from gnn.base import (
-    ClusterBatch,
-    Embeddings,
-    Encoder,
-    Nodes,
-    ScatterTree,
-    Sizes,
-    Sweep,
-    Tree,
-    Update,
-)
+from gnn.base import ClusterBatch, Embeddings, Encoder, Nodes, ScatterTree, Sizes, Sweep, Update
 
 
 class HierarchicalEncoder(Encoder):
@@ -54,18 +44,13 @@ class HierarchicalEncoder(Encoder):
             for done in range(sizes.rounds)
         )
 
-    def forward(self, batch: ClusterBatch, tree: Tree | None = None) -> Embeddings:
+    def forward(self, batch: ClusterBatch) -> Embeddings:
         """Encode `batch`.
-
-        Args:
-            batch: B padded partitions.
-            tree: the batch's edges, where the caller has them from an earlier batch of the same
-                topology (`ScatterTree.of`); None reads them from the batch.
 
         Raises:
             ValueError: features have another width than the encoder's, or a rack is out of range.
         """
-        edges, gpu_mean, x_server = self._opened(batch, tree)
+        edges, gpu_mean, x_server = self._opened(batch)
         nodes = Nodes(x_server, None, None)
         for sweep in self.sweeps:
             nodes = sweep(gpu_mean, nodes, edges)

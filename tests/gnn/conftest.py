@@ -1,4 +1,4 @@
-"""Small random partitions of every shape, and small encoders for them."""
+"""Batches and encoders for the encoder tests."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import torch
 from gnn.base import ClusterBatch
 from gnn.encoder import HierarchicalEncoder
 
-GPU_FEATURES, SERVER_FEATURES = 5, 4
+SIZES = {"gpu_features": 5, "server_features": 4, "gpu_dim": 6, "hidden_dim": 8}
 MakeBatch = Callable[..., ClusterBatch]
 MakeEncoder = Callable[..., HierarchicalEncoder]
 
@@ -21,16 +21,7 @@ def one_thread_and_seed() -> None:
 
 @pytest.fixture
 def make_encoder() -> MakeEncoder:
-    def make(rounds: int = 1) -> HierarchicalEncoder:
-        return HierarchicalEncoder(
-            gpu_features=GPU_FEATURES,
-            server_features=SERVER_FEATURES,
-            gpu_dim=6,
-            hidden_dim=8,
-            rounds=rounds,
-        )
-
-    return make
+    return lambda rounds=1: HierarchicalEncoder(**SIZES, rounds=rounds)
 
 
 @pytest.fixture
@@ -47,9 +38,9 @@ def irregular() -> MakeBatch:
         gpu_mask = torch.rand(parts, servers, gpus) < 0.7
         gpu_mask[0, 0] = False  # a real server without a GPU
         return ClusterBatch(
-            x_gpu=torch.randn(parts, servers, gpus, GPU_FEATURES),
+            x_gpu=torch.randn(parts, servers, gpus, SIZES["gpu_features"]),
             gpu_mask=gpu_mask,
-            x_server=torch.randn(parts, servers, SERVER_FEATURES),
+            x_server=torch.randn(parts, servers, SIZES["server_features"]),
             server_mask=server_mask,
             server_rack=torch.randint(0, racks, (parts, servers)),
             num_racks=racks,
@@ -59,18 +50,8 @@ def irregular() -> MakeBatch:
 
 
 @pytest.fixture
-def regular() -> MakeBatch:
-    """Partitions with equal servers in equal racks and no padding."""
-
-    def make(parts: int = 3, racks: int = 2, per_rack: int = 3, gpus: int = 4) -> ClusterBatch:
-        servers = racks * per_rack
-        return ClusterBatch(
-            x_gpu=torch.randn(parts, servers, gpus, GPU_FEATURES),
-            gpu_mask=torch.ones(parts, servers, gpus, dtype=torch.bool),
-            x_server=torch.randn(parts, servers, SERVER_FEATURES),
-            server_mask=torch.ones(parts, servers, dtype=torch.bool),
-            server_rack=(torch.arange(servers) // per_rack).expand(parts, -1),
-            num_racks=racks,
-        )
-
-    return make
+def regular(irregular: MakeBatch) -> ClusterBatch:
+    """Two partitions of 2 x 2 servers of 4 GPUs without padding."""
+    batch = irregular(parts=2, servers=4, racks=2)
+    batch.gpu_mask[:] = batch.server_mask[:] = True
+    return batch._replace(server_rack=(torch.arange(4) // 2).expand(2, -1))

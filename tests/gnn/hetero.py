@@ -20,33 +20,20 @@ RACK_DOWN: Edge = ("rack", "over", "server")
 
 
 class HeteroEncoder(nn.Module):
-    """A copy of `encoder` made of `HeteroConv` over `SAGEConv`, one a step of message passing.
-
-    It exists to check the fast paths and to show the model in PyG's words. It pays for building
-    a `HeteroData` at each call: never use it in a training loop.
-
-    Args:
-        encoder: the encoder whose weights are copied; later changes of either do not reach the
-            other.
-
-    Shapes:
-        as `gnn.encoder.HierarchicalEncoder`
-    """
+    """A copy of `encoder`, weights included, of `HeteroConv` over `SAGEConv`, one a step."""
 
     def __init__(self, encoder: HierarchicalEncoder) -> None:
-        """Copy the weights of `encoder`."""
         super().__init__()
         self.hidden_dim = encoder.hidden_dim
         self.gpu = deepcopy(encoder.gpu)
-        self.server_norm = deepcopy(encoder.server_norm)
-        self.rack_norm = deepcopy(encoder.rack_norm)
-        self.cluster_norm = deepcopy(encoder.cluster_norm)
+        self.norms = nn.ModuleDict(
+            {key: deepcopy(getattr(encoder, f"{key}_norm")) for key in Embeddings._fields}
+        )
         self.steps = nn.ModuleList(
             step for sweep in encoder.sweeps if isinstance(sweep, Sweep) for step in _steps(sweep)
         )
 
     def forward(self, batch: ClusterBatch) -> Embeddings:
-        """Encode `batch` by way of a graph of its real nodes."""
         data = to_hetero(batch, hidden_dim=self.hidden_dim)
         h = self.encode(data)
         parts, servers = batch.server_mask.shape
@@ -65,11 +52,7 @@ class HeteroEncoder(nn.Module):
         for step in self.steps:
             new = step(h, data.edge_index_dict)
             h |= {level: torch.relu(rows) for level, rows in new.items()}
-        return {
-            "server": self.server_norm(h["server"]),
-            "rack": self.rack_norm(h["rack"]),
-            "cluster": self.cluster_norm(h["cluster"]),
-        }
+        return {level: norm(h[level]) for level, norm in self.norms.items()}
 
 
 def to_hetero(batch: ClusterBatch, *, hidden_dim: int) -> HeteroData:
@@ -111,17 +94,12 @@ def _link(data: HeteroData, edge: Edge, parent: Tensor) -> None:
 
 def _steps(sweep: Sweep) -> list[HeteroConv]:
     """The five steps of a sweep, in order, with copied weights."""
-    steps = {
-        GPU_UP: sweep.server_up,
-        SERVER_UP: sweep.rack_up,
-        RACK_UP: sweep.cluster_up,
-        CLUSTER_DOWN: sweep.rack_down,
-        RACK_DOWN: sweep.server_down,
-    }
+    updates = (sweep.server_up, sweep.rack_up, sweep.cluster_up, sweep.rack_down, sweep.server_down)
+    edges = (GPU_UP, SERVER_UP, RACK_UP, CLUSTER_DOWN, RACK_DOWN)
     with warnings.catch_warnings():
         # A step updates one level on purpose; PyG warns of the levels it leaves alone.
         warnings.filterwarnings("ignore", message="There exist node types")
-        return [HeteroConv({edge: _sage(update)}) for edge, update in steps.items()]
+        return [HeteroConv({e: _sage(u)}) for e, u in zip(edges, updates, strict=True)]
 
 
 def _sage(update: Update) -> SAGEConv:

@@ -9,8 +9,8 @@ from torch import Tensor
 from gnn.base import ClusterBatch, Embeddings, Encoder, Links
 from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
+from tests.gnn.conftest import SIZES, MakeBatch
 
-SIZES = {"gpu_features": 5, "server_features": 4, "gpu_dim": 6, "hidden_dim": 8}
 EDGE_FEATURES, LINK_FEATURES, HUBS = 3, 2, 2
 MADE = {
     "hierarchical": lambda rounds: HierarchicalEncoder(**SIZES, rounds=rounds),
@@ -21,7 +21,6 @@ MADE = {
         inner_rounds=2,
     ),
 }  # fmt: skip
-MakeBatch = Callable[..., ClusterBatch]
 
 
 @pytest.fixture(params=[(name, rounds) for name in MADE for rounds in (1, 2)], ids=str)
@@ -39,14 +38,9 @@ def linked(irregular) -> MakeBatch:
         parts, servers, gpus = batch.gpu_mask.shape
         ends = torch.randint(0, gpus + HUBS, (parts, servers, edges, 2))
         ends[torch.rand(parts, servers, edges) < 0.3] = -1
-        return batch._replace(
-            links=Links(
-                ends,
-                torch.randn(parts, servers, edges, EDGE_FEATURES),
-                HUBS,
-                torch.randn(parts, servers, LINK_FEATURES),
-            )
-        )
+        x_edge = torch.randn(parts, servers, edges, EDGE_FEATURES)
+        links = Links(ends, x_edge, HUBS, torch.randn(parts, servers, LINK_FEATURES))
+        return batch._replace(links=links)
 
     return make
 
@@ -57,14 +51,9 @@ def assert_same(got: Embeddings, want: Embeddings) -> None:
 
 def rows(batch: ClusterBatch, pick: Callable[[Tensor], Tensor]) -> ClusterBatch:
     """The batch with every tensor replaced by `pick` of it."""
-    links = batch.links
-    return ClusterBatch(
-        *(pick(tensor) for tensor in batch[:5]),
-        num_racks=batch.num_racks,
-        links=links._replace(
-            edge_ends=pick(links.edge_ends), x_edge=pick(links.x_edge), x_link=pick(links.x_link)
-        ),
-    )
+    ends, x_edge, hubs, x_link = batch.links
+    links = Links(pick(ends), pick(x_edge), hubs, pick(x_link))
+    return ClusterBatch(*map(pick, batch[:5]), batch.num_racks, links)
 
 
 def renumbered(ends: Tensor, new: Tensor) -> Tensor:
@@ -94,12 +83,9 @@ def test_permuting_racks_permutes_their_rows_only(encoder, linked) -> None:
 def test_permuting_gpus_changes_nothing(encoder, linked) -> None:
     batch, order = linked(), torch.randperm(4)
     new = torch.cat([order.argsort(), torch.arange(4, 4 + HUBS)])
-    permuted = batch._replace(
-        x_gpu=batch.x_gpu[:, :, order],
-        gpu_mask=batch.gpu_mask[:, :, order],
-        links=batch.links._replace(edge_ends=renumbered(batch.links.edge_ends, new)),
-    )
-    assert_same(encoder(permuted), encoder(batch))
+    links = batch.links._replace(edge_ends=renumbered(batch.links.edge_ends, new))
+    gpus = {key: getattr(batch, key)[:, :, order] for key in ("x_gpu", "gpu_mask")}
+    assert_same(encoder(batch._replace(**gpus, links=links)), encoder(batch))
 
 
 @pytest.mark.parametrize("rubbish", [7.0, float("nan"), float("inf")])
@@ -152,15 +138,11 @@ def test_more_padding_changes_nothing(encoder, linked) -> None:
     assert not got.rack[:, 3:].any()
 
 
-def test_rows_of_padding_are_zero_and_others_are_not(encoder, linked) -> None:
+def test_rows_of_padding_are_zero_and_without_any_server_all_trains_finite(encoder, linked) -> None:
     batch = linked(empty=True)
     out = encoder(batch)
     assert torch.equal(out.server.any(-1), batch.server_mask)
     assert out.cluster.any(-1).tolist() == [True, True, False]
-
-
-def test_a_batch_without_any_server_is_zero_and_trains_finite(encoder, linked) -> None:
-    batch = linked()
     out = encoder(batch._replace(server_mask=torch.zeros_like(batch.server_mask)))
     sum(level.sum() for level in out).backward()
     assert not any(level.any() for level in out)
@@ -202,23 +184,19 @@ def test_a_size_below_one_is_named(made) -> None:
         made(0)
 
 
-def test_without_a_graph_no_server_hears_of_another(irregular) -> None:
-    encoder, batch = MADE["mlp"](1), irregular(parts=2, racks=1)
+@pytest.mark.parametrize(
+    ("name", "moves"), [("mlp", [[0, 2]]), ("flat", [[0, server] for server in range(7)])]
+)
+def test_without_a_graph_servers_hear_of_none_and_in_a_flat_one_of_all(
+    name, moves, irregular
+) -> None:
+    encoder, batch = MADE[name](1), irregular(parts=2)
     batch.server_mask[:] = True
-    changed = batch._replace(x_server=batch.x_server.clone())
-    changed.x_server[0, 2] += 1.0
-    moved = (encoder(changed).server != encoder(batch).server).any(-1)
-    assert moved.nonzero().tolist() == [[0, 2]]
-    assert not torch.equal(encoder(changed).cluster[0], encoder(batch).cluster[0])
-
-
-def test_a_flat_graph_carries_all_to_all_and_knows_no_rack(irregular) -> None:
-    encoder, batch = MADE["flat"](1), irregular(parts=2)
-    batch.server_mask[:] = True
-    changed = batch._replace(x_server=batch.x_server.clone())
-    changed.x_server[0, 2] += 1.0
-    moved = (encoder(changed).server - encoder(batch).server).abs().amax(-1) > 0
-    assert moved.tolist() == [[True] * 7, [False] * 7]
-    regrouped = encoder(batch._replace(server_rack=batch.server_rack.roll(1, 1)))
     want = encoder(batch)
-    assert_same(regrouped._replace(rack=want.rack), want)
+    changed = batch._replace(x_server=batch.x_server.clone())
+    changed.x_server[0, 2] += 1.0
+    got = encoder(changed)
+    assert (got.server != want.server).any(-1).nonzero().tolist() == moves
+    assert not torch.equal(got.cluster[0], want.cluster[0])
+    regrouped = encoder(batch._replace(server_rack=batch.server_rack.roll(1, 1)))
+    assert_same(regrouped._replace(rack=want.rack), want)  # neither knows racks

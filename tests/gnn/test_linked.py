@@ -7,6 +7,7 @@ from torch_geometric.nn import GINEConv
 
 from gnn.base import ClusterBatch, Links, ScatterTree
 from gnn.linked import EdgeUpdate, LinkedEncoder
+from tests.gnn.conftest import SIZES
 from tests.gnn.test_contract import assert_same
 
 NVLINK = 3  # edge of the ring below between GPUs 0 and 2
@@ -14,25 +15,15 @@ NVLINK = 3  # edge of the ring below between GPUs 0 and 2
 
 @pytest.fixture
 def encoder() -> LinkedEncoder:
-    return LinkedEncoder(
-        gpu_features=5, server_features=4, edge_features=2, link_features=3, gpu_dim=6,
-        hidden_dim=8, rounds=1, inner_rounds=1,
-    )  # fmt: skip
+    return LinkedEncoder(**SIZES, edge_features=2, link_features=3, rounds=1, inner_rounds=1)
 
 
 @pytest.fixture
 def batch(regular) -> ClusterBatch:
     """Two partitions of 2 x 2 servers: GPUs 0, 1 below hub 4, GPUs 2, 3 below hub 5, one NVLink."""
-    plain = regular(parts=2, racks=2, per_rack=2, gpus=4)
     ends = torch.tensor([[0, 4], [1, 4], [2, 5], [0, 2], [3, 5], [4, 5], [-1, -1]])
-    return plain._replace(
-        links=Links(
-            ends.expand(2, 4, -1, -1).clone(),
-            torch.randn(2, 4, len(ends), 2),
-            2,
-            torch.randn(2, 4, 3),
-        )
-    )
+    ends = ends.expand(2, 4, -1, -1).clone()
+    return regular._replace(links=Links(ends, torch.randn(2, 4, 7, 2), 2, torch.randn(2, 4, 3)))
 
 
 def reference(update: EdgeUpdate, state, edge_index, x_edge):
@@ -68,9 +59,8 @@ def test_follows_the_equations_node_by_node(encoder, batch) -> None:
         x = torch.relu(encoder.gpu(batch.x_gpu[1, 2]))
         state = [*x, torch.zeros(6), torch.zeros(6)]
         heard = {node: [] for node in range(6)}
-        for (one, two), edge in zip(
-            batch.links.edge_ends[1, 2].tolist(), batch.links.x_edge[1, 2], strict=True
-        ):
+        edges = zip(batch.links.edge_ends[1, 2].tolist(), batch.links.x_edge[1, 2], strict=True)
+        for (one, two), edge in edges:
             for start, end in ((one, two), (two, one)):
                 if start >= 0:
                     message = update.of_node.weight @ state[start] + update.of_edge(edge)
@@ -100,8 +90,8 @@ def test_one_update_carries_a_gpu_along_its_own_edges_only(encoder, batch) -> No
     seen = batch._replace(x_gpu=x_gpu)
     states = encoder._states(x_gpu.flatten(0, 1), seen, links, ScatterTree.of(seen))
     for gpu, near in edges_of.items():
-        (grad,) = torch.autograd.grad((states[3, gpu] * torch.randn(6)).sum(), x_gpu,
-                                      retain_graph=True)  # fmt: skip
+        out = states[3, gpu] @ torch.randn(6)
+        (grad,) = torch.autograd.grad(out, x_gpu, retain_graph=True)
         heard = {(p, s, k) for p, s, k in grad.any(-1).nonzero().tolist()}
         assert heard <= {(0, 3, k) for k in near}
         assert (0, 3, gpu) in heard
@@ -113,8 +103,7 @@ def test_the_order_and_the_direction_of_edges_do_not_matter(encoder, batch) -> N
         edge_ends=batch.links.edge_ends[:, :, order].flip(-1),
         x_edge=batch.links.x_edge[:, :, order],
     )
-    got = encoder(batch._replace(links=links))
-    assert_same(got, encoder(batch))
+    assert_same(encoder(batch._replace(links=links)), encoder(batch))
 
 
 def test_an_edge_to_a_gpu_that_is_not_there_is_none(encoder, batch) -> None:
@@ -123,8 +112,7 @@ def test_an_edge_to_a_gpu_that_is_not_there_is_none(encoder, batch) -> None:
     without = batch.links.edge_ends.clone()
     without[(without == 2).any(-1)] = -1
     want = encoder(batch._replace(gpu_mask=gone, links=batch.links._replace(edge_ends=without)))
-    got = encoder(batch._replace(gpu_mask=gone))
-    assert_same(got, want)
+    assert_same(encoder(batch._replace(gpu_mask=gone)), want)
 
 
 def test_a_load_of_a_link_reaches_its_servers_embedding(encoder, batch) -> None:
@@ -135,12 +123,9 @@ def test_a_load_of_a_link_reaches_its_servers_embedding(encoder, batch) -> None:
     assert torch.equal(got.server[1], encoder(batch).server[1])
 
 
-def test_a_batch_without_links_is_refused(encoder, batch) -> None:
+def test_a_batch_without_links_or_of_another_width_is_refused(encoder, batch) -> None:
     with pytest.raises(ValueError, match="the batch has no links"):
         encoder(batch._replace(links=None))
-
-
-def test_a_wrong_width_of_links_is_named(encoder, batch) -> None:
     links = batch.links._replace(x_link=batch.links.x_link[..., :2])
     with pytest.raises(ValueError, match=r"2 edge and 2 link features.*link_features=3"):
         encoder(batch._replace(links=links))
@@ -148,5 +133,4 @@ def test_a_wrong_width_of_links_is_named(encoder, batch) -> None:
 
 def test_fewer_than_one_update_inside_is_named() -> None:
     with pytest.raises(ValueError, match=r"encoder\.inner_rounds is 0"):
-        LinkedEncoder(gpu_features=1, server_features=1, edge_features=1, link_features=1,
-                      gpu_dim=1, hidden_dim=1, rounds=1, inner_rounds=0)  # fmt: skip
+        LinkedEncoder(**SIZES, edge_features=2, link_features=3, rounds=1, inner_rounds=0)
