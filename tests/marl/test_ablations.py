@@ -1,6 +1,5 @@
 """What the arms of the ablations and `rules.alone` are told, and nothing else."""
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,22 +12,19 @@ import yaml
 from gnn.base import Update
 from gnn.encoder import HierarchicalEncoder
 from gpuyard.launch.errors import ConfigError
+from gpuyard.training.session import policy_spec
 from marl.env.layout import Observation
 from marl.env.world import without_interference
 from marl.policy.build import (
     ENCODERS,
-    PolicyFileError,
     PolicySpec,
     build_policy,
-    encoder_class,
     encoder_name,
     load_policy,
-    read_spec,
     save_policy,
 )
 from marl.policy.pair_score import stack
 from sim.jobs import JobTable
-from sim.scoring.table import OfServer
 from tests.marl.trainings import CONF
 from tests.marl.worlds import MIXED_JOBS, RULES, SMALL, any_legal, env_of, mixed_world
 from tests.sim.worlds import Job, job_table
@@ -111,20 +107,6 @@ def test_without_interference_neighbours_cost_nothing_and_memory_stays():
     assert free.belief is world.belief
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_path: Path):
-    found = encoder_class(name)
-    assert encoder_name(f"{found.__module__}.{found.__qualname__}") == name
-    spec = replace(SMALL, encoder=name, critic="own")
-    policy = build_policy(spec, 2)
-    save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
-    loaded, again, _ = load_policy(tmp_path, 2)
-    assert again == spec
-    assert type(loaded.encoder) is found
-    for key, weights in policy.state_dict().items():
-        assert torch.equal(weights, loaded.state_dict()[key])
-
-
 def test_every_encoder_of_the_configuration_is_known_by_the_name_of_its_file():
     for path in (CONF / "encoder").glob("*.yaml"):
         told = yaml.safe_load(path.read_text())
@@ -136,16 +118,16 @@ def test_every_encoder_of_the_configuration_is_known_by_the_name_of_its_file():
 
 
 class Scaled(HierarchicalEncoder):
-    """One of somebody's own, with a parameter more."""
+    """One of somebody's own, with a parameter more; of other numbers, some of our layers' names."""
 
     def __init__(self, *, gain: float, **sizes: int) -> None:
         super().__init__(**sizes)
         self.gain = gain
+        self.gpu = torch.nn.Linear(2 * sizes["gpu_features"], sizes["gpu_dim"])
+        self.first = Update(own_dim=2, neighbour_dim=3, out_dim=4)
 
 
 def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, monkeypatch):
-    from gpuyard.training.session import policy_spec
-
     target = f"{Scaled.__module__}.Scaled"
     monkeypatch.setitem(sys.modules, Scaled.__module__, sys.modules[__name__])
     monkeypatch.setitem(ENCODERS, "scaled", target)
@@ -156,10 +138,13 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
         "rules": {"suspends": False, "datacenter": False},
     }
     spec = policy_spec(config)
-    save_policy(tmp_path, build_policy(spec, 2), spec, RULES)
+    policy = build_policy(spec, 2)
+    save_policy(tmp_path, policy, spec, RULES)
     loaded, again, _ = load_policy(tmp_path, 2)
     assert again == spec and not spec.reads_links
     assert (loaded.encoder.gain, loaded.encoder.hidden_dim) == (2.5, 8)
+    found = loaded.state_dict()
+    assert all(torch.equal(found[key], each) for key, each in policy.state_dict().items())
     for key in ("heads", "head_dim", "inner_rounds"):
         wrong = {**config, "encoder": {**config["encoder"], key: 4}}
         told = rf"encoder\.{key} is no parameter of .*; it takes gain, gpu_dim, h"
@@ -169,105 +154,3 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
     whole = {**config, "encoder": linked, "rules": {"suspends": False, "datacenter": True}}
     with pytest.raises(ConfigError, match=r"use rules.datacenter=false or encoder=hierarchical"):
         policy_spec(whole)
-
-
-def test_a_policy_of_columns_that_are_gone_says_so(tmp_path: Path):
-    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
-    weights = torch.load(tmp_path / "policy.pt", weights_only=True)
-    weights["encoder.gpu.weight"] = torch.nn.functional.pad(weights["encoder.gpu.weight"], (0, 1))
-    torch.save(weights, tmp_path / "policy.pt")
-    with pytest.raises(PolicyFileError, match="cannot be read as this policy's weights"):
-        load_policy(tmp_path, 2)
-    path = tmp_path / "policy.json"
-    content = json.loads(path.read_text())
-    content["columns"]["OfGpu"].append("heat")
-    path.write_text(json.dumps(content))
-    with pytest.raises(PolicyFileError, match="reads 'heat' of OfGpu, which is not here; see sim/"):
-        load_policy(tmp_path, 2)
-    path.write_text(json.dumps({**content, "actions": ["start", "migrate"]}))
-    with pytest.raises(PolicyFileError, match=r"an action 'migrate'; here are start, forward, s"):
-        read_spec(tmp_path)
-    del content["columns"]  # a file of before
-    path.write_text(json.dumps(content))
-    with pytest.raises(PolicyFileError, match="trained on columns that are not here"):
-        load_policy(tmp_path, 2)
-
-
-def test_columns_are_found_by_their_names(tmp_path: Path):
-    policy = build_policy(SMALL, 2)
-    save_policy(tmp_path, policy, SMALL, RULES)
-    weights = torch.load(tmp_path / "policy.pt", weights_only=True)
-    weights["encoder.gpu.weight"] = weights["encoder.gpu.weight"].flip(-1)[:, :-1]
-    torch.save(weights, tmp_path / "policy.pt")
-    path = tmp_path / "policy.json"
-    content = json.loads(path.read_text())
-    names = content["columns"]["OfGpu"]
-    content["columns"]["OfGpu"] = names[:0:-1]  # backwards, and the first one was not there yet
-    path.write_text(json.dumps(content))
-    found = load_policy(tmp_path, 2)[0].state_dict()
-    expected = policy.state_dict()
-    expected["encoder.gpu.weight"] = expected["encoder.gpu.weight"].clone()
-    expected["encoder.gpu.weight"][:, 0] = 0.0
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_every_encoder_finds_the_columns_of_servers_by_their_names(name: str, tmp_path: Path):
-    spec = replace(SMALL, encoder=name)
-    written = build_policy(spec, 2).state_dict()
-    save_policy(tmp_path, build_policy(spec, 2), spec, replace(RULES, links=spec.reads_links))
-    torch.save(written, tmp_path / "policy.pt")
-    path = tmp_path / "policy.json"
-    content = json.loads(path.read_text())
-    content["columns"]["OfServer"].reverse()
-    path.write_text(json.dumps(content))
-    found, count = load_policy(tmp_path, 2)[0].state_dict(), len(OfServer)
-    (key,) = (key for key in written if not torch.equal(found[key], written[key]))
-    assert key.endswith(".own.weight")
-    assert torch.equal(found[key][:, :count], written[key][:, :count].flip(-1))
-    assert torch.equal(found[key][:, count:], written[key][:, count:])
-
-
-class Renamed(HierarchicalEncoder):
-    """Its layers have the names of some of ours, and are of other numbers."""
-
-    def __init__(self, **sizes: int) -> None:
-        super().__init__(**sizes)
-        self.gpu = torch.nn.Linear(2 * sizes["gpu_features"], sizes["gpu_dim"])
-        self.first = Update(own_dim=2, neighbour_dim=3, out_dim=4)
-
-
-def test_layers_of_an_own_encoder_may_be_called_as_those_of_ours(tmp_path: Path, monkeypatch):
-    monkeypatch.setitem(sys.modules, Renamed.__module__, sys.modules[__name__])
-    monkeypatch.setitem(ENCODERS, "renamed", f"{Renamed.__module__}.Renamed")
-    spec = replace(SMALL, encoder="renamed")
-    policy = build_policy(spec, 2)
-    save_policy(tmp_path, policy, spec, RULES)
-    found = load_policy(tmp_path, 2)[0].state_dict()
-    assert all(torch.equal(found[key], each) for key, each in policy.state_dict().items())
-
-
-def test_a_class_that_files_do_not_know_is_refused():
-    with pytest.raises(PolicyFileError, match=r"os\.system.*use encoder=hierarchical"):
-        encoder_name("os.system")
-
-
-def test_a_file_of_before_has_the_encoder_and_critic_of_before(tmp_path: Path):
-    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
-    path = tmp_path / "policy.json"
-    content = json.loads(path.read_text())
-    for key in ("encoder", "inner_rounds", "critic"):
-        del content["policy"][key]
-    path.write_text(json.dumps(content))
-    assert read_spec(tmp_path) == (SMALL, RULES)
-
-
-@pytest.mark.parametrize("key", ["encoder", "critic"])
-def test_a_file_with_an_unknown_name_is_refused(key: str, tmp_path: Path):
-    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
-    path = tmp_path / "policy.json"
-    content = json.loads(path.read_text())
-    content["policy"][key] = "os.system"
-    path.write_text(json.dumps(content))
-    with pytest.raises(PolicyFileError, match=rf"{key} is 'os.system'; it must be one of"):
-        read_spec(tmp_path)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marl.env.actions import MODES
-from marl.env.layout import NEEDS, CodecRules, Observation
+from marl.env.layout import NEEDS
 from marl.env.observe import begin_turn
 from marl.env.scheduling_env import SchedulingEnv
 from marl.env.world import World
@@ -18,7 +18,7 @@ from sim.errors import SimulationError
 from sim.jobs import ANY_TYPE, Attempts, Demands, Fates, JobTable, Precedence
 from sim.run import Kind
 from sim.scoring.window import refresh
-from sim.topology.outages import Change, Outages
+from sim.topology.outages import NO_OUTAGES, Change, Outages
 from sim.topology.topology import Topology
 from tests.marl.playing import forwards_of, play, starts_of, tried
 from tests.marl.worlds import (
@@ -27,20 +27,17 @@ from tests.marl.worlds import (
     RandomJobs,
     any_legal,
     env_of,
+    first_legal,
     mixed_world,
+    plain_world,
     rich_physics,
     rollout,
+    total_rewards,
     world_of,
 )
 from tests.oracle.cases import Case, cases
 from tests.oracle.room import Room
-from tests.sim.worlds import Job, cluster, job_table, physics_of, rules_of
-
-
-def absent(*rows: tuple[float, int, Change]) -> Outages:
-    """Changes of servers: (time, server, change)."""
-    at_s, server, change = zip(*rows, strict=True)
-    return Outages(np.array(at_s), np.array(server), np.array(change, dtype=np.int64))
+from tests.sim.worlds import Job, changes, cluster, job_table, physics_of, rules_of
 
 
 def asking(count: int, **columns: Any) -> Demands:
@@ -64,7 +61,7 @@ def test_outages_to_come_and_demands_that_bind_nothing_change_no_bit(seed: int):
     jobs, world = MIXED_JOBS(seed), mixed_world()
     plain = seen_bytes(world, jobs, seed)
     assert len(plain) > 100
-    later = replace(world, outages=absent((1e9, 0, Change.FAIL), (2e9, 0, Change.OPEN)))
+    later = replace(world, outages=changes((1e9, 0, Change.FAIL), (2e9, 0, Change.OPEN)))
     assert seen_bytes(later, jobs, seed) == plain
     modest = replace(jobs, demands=asking(len(jobs), cpu_milli=1, memory_mib=1, type_mask=3))
     assert seen_bytes(world, modest, seed) == plain
@@ -90,26 +87,21 @@ def without(topology: Topology, server: int) -> Topology:
     )
 
 
-def first_sights(world: World, jobs: JobTable, rules: CodecRules) -> list[dict[int, Observation]]:
-    """What agents see in the first rounds of each decision, if they start what they can."""
-    return [now.seen for now in play(world, jobs, rules, 3) if now.seen]
-
-
 def test_a_server_that_is_away_is_not_there():
     # Partition 0 owns servers 0 to 3; the last of them is away all the time. What every agent sees
     # in a world of equal choices is what it sees in a cluster built without that server.
     whole = cluster(8, 2, servers_per_rack=2, types=("x", "y"))
     physics = rich_physics(whole)
-    away = world_of(whole, 2, physics=physics, outages=absent((0.0, 3, Change.CLOSE)))
+    away = world_of(whole, 2, physics=physics, outages=changes((0.0, 3, Change.CLOSE)))
     small = replace(
         away,
         topology=without(whole, 3),
-        outages=absent((0.0, 0, Change.CLOSE), (0.0, 0, Change.OPEN)),
+        outages=changes((0.0, 0, Change.CLOSE), (0.0, 0, Change.OPEN)),
         partition_of_server=np.array([0, 0, 0, 1, 1, 1, 1]),
     )
     jobs = MIXED_JOBS(2)
     rules = replace(RULES, only_placeable=False)
-    one, other = first_sights(away, jobs, rules), first_sights(small, jobs, rules)
+    one, other = ([n.seen for n in play(w, jobs, rules, 3) if n.seen] for w in (away, small))
     assert len(one) == len(other) > 40
     for mine, theirs in zip(one, other, strict=True):
         assert mine.keys() == theirs.keys()
@@ -121,9 +113,8 @@ def test_a_server_that_is_away_is_not_there():
 def test_a_partition_without_a_server_sends_its_jobs_away_and_divides_by_nothing():
     # Server 0 is all that partition 0 has; it is away from 5 to 50. The gang of 2 that arrives
     # there meanwhile can only leave, although its home has as many GPUs.
-    topology = cluster(2, 2, servers_per_rack=1)
-    changes = absent((5.0, 0, Change.FAIL), (50.0, 0, Change.OPEN))
-    world = world_of(topology, 2, physics=physics_of(topology), outages=changes, max_forwards=1)
+    gone = changes((5.0, 0, Change.FAIL), (50.0, 0, Change.OPEN))
+    world = plain_world(2, 2, 2, 1, outages=gone, max_forwards=1, max_tenants=2)
     trace = job_table([Job(0, 1, 3, home=1), Job(10, 2, 4)])
     now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 10)
     assert not starts_of(now, 0).any()
@@ -138,10 +129,9 @@ def test_a_partition_without_a_server_sends_its_jobs_away_and_divides_by_nothing
 
 def test_nobody_is_forced_to_start_or_to_forward_where_servers_are_away():
     # The patience of 1 s is long over when the server comes back at 50.
-    topology = cluster(2, 2, servers_per_rack=1)
-    changes = absent((5.0, 0, Change.FAIL), (6.0, 1, Change.FAIL), (50.0, 0, Change.OPEN))
+    gone = changes((5.0, 0, Change.FAIL), (6.0, 1, Change.FAIL), (50.0, 0, Change.OPEN))
     rules = replace(RULES, patience_s=1.0, only_placeable=False)
-    world = world_of(topology, 2, physics=physics_of(topology), outages=changes)
+    world = plain_world(2, 2, 2, 1, outages=gone, max_tenants=2)
     trace = job_table([Job(10, 2, 4), Job(60, 1, 4, home=1)])
     trace = replace(trace, fates=Fates(np.zeros(2, int), np.array([np.inf, 5.0])))
     rounds = iter(play(world, trace, rules, 0))
@@ -155,9 +145,8 @@ def test_nobody_is_forced_to_start_or_to_forward_where_servers_are_away():
 
 def test_jobs_that_only_absent_servers_can_hold_do_not_fill_the_window():
     # One place in the window. A (gang of 4, the shorter) needs both servers, server 1 is away.
-    topology = cluster(2, 2)
-    changes = absent((0.0, 1, Change.CLOSE), (30.0, 1, Change.OPEN))
-    world = world_of(topology, 1, physics=physics_of(topology), outages=changes)
+    gone = changes((0.0, 1, Change.CLOSE), (30.0, 1, Change.OPEN))
+    world = plain_world(2, 2, outages=gone, max_tenants=2)
     trace = job_table([Job(1, 4, 5), Job(1, 2, 10)])
     rules = replace(RULES, window=1)
     run = [now for now in play(world, trace, rules, 0) if now.seen and not now.pressed]
@@ -181,10 +170,8 @@ def test_parts_of_a_gpu_share_up_to_the_whole_and_cost_by_their_part():
     # A (400) runs on the only GPU; B (500) may join, C (700) may not: at most a GPU in all.
     topology = cluster(1, 1)
     physics = physics_of(topology, slowdown=((2.0,),))
-    world = replace(
-        world_of(topology, 1, physics=physics),
-        rules=rules_of(max_tenants=2, gpu_oversubscription=1),
-    )
+    rules = rules_of(max_tenants=2, gpu_oversubscription=1)
+    world = replace(world_of(topology, 1, physics=physics), rules=rules)
     trace = job_table([Job(0, 1, 50), Job(5, 1, 9, 9.0), Job(5, 1, 10, 10.0)])
     trace = replace(trace, demands=asking(3, gpu_milli=np.array([400, 500, 700])))
     now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 5)
@@ -193,19 +180,15 @@ def test_parts_of_a_gpu_share_up_to_the_whole_and_cost_by_their_part():
     assert np.exp(row[3:5]).tolist() == pytest.approx([1.4, 1.5])  # beside 400; A beside 500
 
 
-def life_env(case: Case, everyone: bool, patience_s: float) -> SchedulingEnv:
-    """An environment that plays one case over and over."""
-    world = World(**{key: value for key, value in case.arguments().items() if key != "jobs"})
-    rules = CodecRules(window=5, only_placeable=False, sharing=True, patience_s=patience_s)
-    return env_of(world, lambda _: case.jobs, everyone=everyone, scale_s=1.0, rules=rules)
+def world_in(case: Case) -> World:
+    return World(**{key: value for key, value in case.arguments().items() if key != "jobs"})
 
 
 def owed_s(env: SchedulingEnv) -> float:
     """All delay of a finished episode, from its log and its jobs alone."""
     simulator = env.turns.simulator
     run, row = simulator.outcome("env", 0, 0.0, 0.0), simulator.state.job
-    parents_s = [_parents_done_s(run, job) for job in range(len(run.jobs))]
-    since_s = np.maximum(run.jobs.submit_s, parents_s)
+    since_s = np.maximum(run.jobs.submit_s, [parents_done_s(run, j) for j in range(len(run.jobs))])
     ready = since_s <= run.finish_s  # not withdrawn before that
     return float((run.finish_s - since_s - row["progress_s"])[ready].sum())
 
@@ -223,14 +206,13 @@ def nobody_could_start(env: SchedulingEnv) -> None:
     refresh(scratch)
     for at in range(view.num_partitions):
         begin_turn(scratch, at)
-        for job in scratch.waiting["job"][
-            scratch.window[: scratch.scalars["num_window"][0]]
-        ].tolist():
+        rows = scratch.window[: scratch.scalars["num_window"][0]]
+        for job in scratch.waiting["job"][rows].tolist():
             gang = int(view.jobs.num_gpus[job])
             assert len(Room(view).pick(job, every, at, view.tenant.shape[1], gang)) < gang
 
 
-def _parents_done_s(run: Any, job: int) -> float:
+def parents_done_s(run: Any, job: int) -> float:
     """When the last parent of `job` had finished well; inf if one did not."""
     links, log, done_s = run.jobs.precedence, run.log, 0.0
     if links is None:
@@ -245,7 +227,9 @@ def _parents_done_s(run: Any, job: int) -> float:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(most_partitions=3, most_jobs=20, life=True), st.booleans(), st.integers(0, 99))
 def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyone, seed):
-    env = life_env(case, everyone, (1e9, 3.0)[seed % 2])
+    rules = replace(RULES, window=5, only_placeable=False, patience_s=(1e9, 3.0)[seed % 2])
+    jobs = case.jobs
+    env = env_of(world_in(case), lambda _: jobs, everyone=everyone, scale_s=1.0, rules=rules)
     rng = np.random.default_rng(seed)
     total = 0.0
     try:
@@ -263,10 +247,9 @@ def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyo
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(most_partitions=3, most_jobs=14, life=True), st.integers(0, 99))
 def test_every_start_that_is_legal_is_offered_and_accepted(case: Case, seed: int):
-    world = World(**{key: value for key, value in case.arguments().items() if key != "jobs"})
-    rules = CodecRules(window=4, only_placeable=False, sharing=True, patience_s=1e9)
+    rules = replace(RULES, only_placeable=False)
     try:
-        for now in play(world, case.jobs, rules, seed):
+        for now in play(world_in(case), case.jobs, rules, seed):
             for agent, observation in now.seen.items():
                 for action in np.flatnonzero(observation["action_mask"][:-1]).tolist():
                     tried(now.simulator, now.rounds.decide(now.view, {agent: action}))
@@ -292,20 +275,14 @@ def check_starts(now: Any, agent: int) -> None:
             assert offered == [fits and here for here in there], (job, mode)
 
 
-def only_wait_if_asked(env: SchedulingEnv) -> float:
-    """The sum of all rewards if everyone takes the first legal action."""
-    return sum(
-        sum(rewards.values())
-        for rewards, _ in rollout(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
-    )
+def delay_s(env: SchedulingEnv) -> float:
+    """Minus the sum of all rewards if everyone takes the first legal action."""
+    return -total_rewards(env, first_legal, 0)[0].sum()
 
 
-def hand_env(trace: JobTable, outages: Outages | None = None) -> SchedulingEnv:
+def hand_env(trace: JobTable, outages: Outages = NO_OUTAGES) -> SchedulingEnv:
     """One GPU, no sharing, one agent that is paid -1 a second of delay."""
-    topology = cluster(1, 1)
-    given = {} if outages is None else {"outages": outages}
-    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1, **given)
-    return env_of(world, lambda _: trace, scale_s=1.0)
+    return env_of(plain_world(1, 1, outages=outages), lambda _: trace, scale_s=1.0)
 
 
 def test_a_withdrawal_ends_the_delay():
@@ -313,7 +290,7 @@ def test_a_withdrawal_ends_the_delay():
     # waiting and is withdrawn at 12 with 2 s done.
     trace = job_table([Job(0, 1, 10), Job(2, 1, 5), Job(3, 1, 5)])
     fates = Fates(np.zeros(3, dtype=np.int64), np.array([np.inf, 5.0, 9.0]))
-    assert only_wait_if_asked(hand_env(replace(trace, fates=fates))) == pytest.approx(-(5 + 7))
+    assert delay_s(hand_env(replace(trace, fates=fates))) == pytest.approx(5 + 7)
 
 
 def test_time_blocked_by_parents_is_nobodys_delay():
@@ -322,7 +299,7 @@ def test_time_blocked_by_parents_is_nobodys_delay():
     trace = job_table([Job(0, 1, 1000), Job(200, 1, 500), Job(800, 1, 100)])
     links = Precedence(np.array([0, 0, 1, 1]), np.array([0]), np.array([0, 0, -1]))
     env = hand_env(replace(trace, precedence=links))
-    assert only_wait_if_asked(env) == pytest.approx(-(100 + 200))
+    assert delay_s(env) == pytest.approx(100 + 200)
     assert env.turns.jct_mean_s() == pytest.approx((1000 + 1400 + 300) / 3)  # JCTs count it
 
 
@@ -331,8 +308,8 @@ def test_lost_work_and_time_away_are_delay():
     # B (4 s of work, an attempt fails at 2) comes at 20, and starts again at once: no delay.
     trace = job_table([Job(0, 1, 10), Job(20, 1, 4)])
     trace = replace(trace, attempts=Attempts(np.array([0, 0, 1]), np.array([2.0])))
-    env = hand_env(trace, absent((4.0, 0, Change.FAIL), (6.0, 0, Change.OPEN)))
-    assert only_wait_if_asked(env) == pytest.approx(-6.0)
+    env = hand_env(trace, changes((4.0, 0, Change.FAIL), (6.0, 0, Change.OPEN)))
+    assert delay_s(env) == pytest.approx(6.0)
 
 
 def test_an_episode_in_which_nobody_chooses_ends_at_its_first_step_or_is_passed_by():
@@ -342,7 +319,6 @@ def test_an_episode_in_which_nobody_chooses_ends_at_its_first_step_or_is_passed_
     assert observations["agent_0"]["action_mask"].nonzero()[0].tolist() == [env.layout.wait]
     assert env.step({"agent_0": env.layout.wait})[2] == {"agent_0": True}
     tables = iter([gone, gone, RandomJobs(3, 1, 1, 10.0)(0)])
-    topology = cluster(1, 1)
-    world = world_of(topology, 1, physics=rich_physics(topology), max_tenants=1)
+    world = world_of(cluster(1, 1), 1, max_tenants=1)
     wrapped = RllibSchedulingEnv(env_of(world, lambda _: next(tables)), seed=0, first_cut_frac=1.0)
     assert set(wrapped.reset()[0]) == {"agent_0"}

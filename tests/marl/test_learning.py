@@ -11,14 +11,13 @@ import torch
 
 from marl.env.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv
-from marl.env.world import World
 from marl.policy.build import PolicySpec, build_policy, save_policy
 from marl.policy.pair_score import PairScorePolicy, stack
 from marl.schedulers.marl import MarlScheduler
 from sim.jobs import JobTable
 from sim.simulator import simulate
-from tests.marl.worlds import any_legal, env_of, ppo_spec, total_rewards, world_of
-from tests.sim.worlds import Job, cluster, job_table, physics_of
+from tests.marl.worlds import any_legal, env_of, plain_world, ppo_spec, total_rewards
+from tests.sim.worlds import Job, job_table
 
 pytestmark = pytest.mark.ray
 
@@ -60,36 +59,13 @@ class Bursts:
         return float((2.0 * bursts[:, 0] + bursts[:, 1] + bursts[:, 2]).mean() / 3.0)
 
 
-def two_gpus() -> World:
-    topology = cluster(2, 1, servers_per_rack=1)
-    return world_of(topology, 2, physics=physics_of(topology), max_tenants=1)
-
-
-WORLD, BURSTS, RULES = (
-    two_gpus(),
-    Bursts(20),
-    CodecRules(window=4, only_placeable=True, sharing=False, patience_s=1e9),
-)
-
+WORLD, BURSTS = plain_world(2, 1, 2, servers_per_rack=1), Bursts(20)
+RULES = CodecRules(window=4, only_placeable=True, sharing=False, patience_s=1e9)
 POLICY = PolicySpec(gpu_dim=4, hidden_dim=16, rounds=1, head_dim=16, prior_scale=0.0)
 PPO = ppo_spec(
-    iterations=12,
-    time_budget_s=None,
-    batch_agent_steps=512,
-    minibatch_agent_steps=128,
-    epochs=6,
-    learning_rate=5e-3,
-    gamma=0.98,
-    gae_lambda=0.95,
-    clip=0.2,
-    entropy=0.003,
-    value_weight=0.5,
-    value_clip=1e6,
-    grad_clip=0.5,
-    env_runners=0,
-    envs_per_runner=4,
-    checkpoint_every=100,
-)
+    iterations=12, batch_agent_steps=512, minibatch_agent_steps=128, epochs=6, learning_rate=5e-3,
+    gamma=0.98, entropy=0.003, value_clip=1e6, env_runners=0, envs_per_runner=4,
+)  # fmt: skip
 UNSEEN = range(10_000, 10_005)  # episodes' seeds in training are drawn from 2^31
 
 

@@ -1,25 +1,24 @@
 """Masks are sound (what they allow is accepted) and complete (what they forbid has a reason)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marl.env.layout import NEEDS, CodecRules
-from marl.env.world import World
 from tests.marl.playing import Round, forwards_of, play, rounds_of, starts_of, tried
-from tests.marl.worlds import RULES, RandomJobs, mixed_world, world_of
-from tests.sim.worlds import Job, cluster, job_table, physics_of
+from tests.marl.worlds import RULES, RandomJobs, mixed_world, plain_world
+from tests.sim.worlds import Job, job_table
 
 
 def random_case(partitions: int, seed: int, only_placeable: bool, sharing: bool):
     rules = CodecRules(
         window=3, only_placeable=only_placeable, sharing=sharing, patience_s=(1e9, 150.0)[seed % 2]
     )
-    jobs = RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
-    # Four partitions have 4 GPUs each.
-    if partitions == 4:
-        jobs.num_gpus[jobs.num_gpus > 4] = 4
+    most = 4 if partitions == 4 else 6  # four partitions have 4 GPUs each
+    jobs = RandomJobs(count=14, partitions=partitions, most_gpus=most, span_s=900.0)(seed)
     return mixed_world(partitions, max_forwards=seed % 4), jobs, rules
 
 
@@ -138,27 +137,19 @@ def test_the_window_is_sorted_by_predicted_work_left():
     # Estimates 500, 100, 300, 200, 400 s (durations say the opposite); a window of 4 on a cluster
     # that job F fills. E ran its estimate of 60 s out twice over: it has nothing left, yet is not
     # in the queue, because it runs.
-    topology = cluster(1, 2)
-    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
-    estimates = {"F": 900, "A": 500, "B": 100, "C": 300, "D": 200, "G": 400}
-    trace = job_table([Job(0, 2, 50, 900.0)] + [
-        Job(1, gang, 1000 - seconds, float(seconds))
-        for gang, seconds in zip((1, 2, 1, 2, 1), list(estimates.values())[1:], strict=True)
-    ])  # fmt: skip
-    for now in play(world, trace, RULES, 0):
-        if now.view.now_s >= 50 and now.seen and len(now.view.queued) == 5:
-            jobs = now.seen[0]["jobs"]
-            assert np.exp(jobs[:, 3] * 2.5 + 7.0) == pytest.approx([100, 200, 300, 400], rel=1e-5)
-            assert jobs[:, 2].tolist() == [0, 0, 1, 1]  # gangs of 2, 2, 1, 1
-            assert jobs[:, 10].tolist() == [0, 0.25, 0.5, 0.75]
-            break
-    else:
-        raise AssertionError("the moment after F never came")
+    world = plain_world(1, 2)
+    gangs = ((1, 500.0), (2, 100.0), (1, 300.0), (2, 200.0), (1, 400.0))
+    waiting = [Job(1, gang, 1000 - seconds, seconds) for gang, seconds in gangs]
+    run = play(world, job_table([Job(0, 2, 50, 900.0), *waiting]), RULES, 0)
+    now = next(n for n in run if n.view.now_s >= 50 and n.seen and len(n.view.queued) == 5)
+    jobs = now.seen[0]["jobs"]
+    assert np.exp(jobs[:, 3] * 2.5 + 7.0) == pytest.approx([100, 200, 300, 400], rel=1e-5)
+    assert jobs[:, 2].tolist() == [0, 0, 1, 1]  # gangs of 2, 2, 1, 1
+    assert jobs[:, 10].tolist() == [0, 0.25, 0.5, 0.75]
 
 
 def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
-    topology = cluster(2, 2, servers_per_rack=1)
-    world = world_of(topology, 2, physics=physics_of(topology), max_tenants=1)
+    world = plain_world(2, 2, 2, servers_per_rack=1)
     trace = job_table([Job(0, 1, 100), Job(10, 1, 100)])
     simulator = world.simulator(trace)
     views, rounds = simulator.views(NEEDS), rounds_of(world, RULES)
@@ -188,8 +179,7 @@ def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
 def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
     # A and B are submitted at once to the partitions 1 and 2 and sent to 0, which acts when both
     # have come; in partition 1, which sent A, the next turn is that of 2.
-    topology = cluster(3, 2, servers_per_rack=1)
-    world = world_of(topology, 3, physics=physics_of(topology), max_tenants=1, max_forwards=9)
+    world = plain_world(3, 2, 3, servers_per_rack=1, max_forwards=9)
     trace = job_table([Job(0, 1, 100, home=1), Job(0, 1, 50, home=2)])
     simulator = world.simulator(trace)
     views, rounds = simulator.views(NEEDS), rounds_of(world, RULES)
@@ -218,9 +208,8 @@ def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
 
 def test_a_gang_too_large_for_its_partition_may_leave_for_a_full_one():
     # Partition 0 has 2 GPUs, partition 1 has 4 of which 1 is busy: the gang of 4 fits nowhere now.
-    topology = cluster(3, 2, servers_per_rack=1)
-    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
-    world = World(**{**world.__dict__, "partition_of_server": np.array([0, 1, 1])})
+    world = plain_world(3, 2, servers_per_rack=1)
+    world = replace(world, partition_of_server=np.array([0, 1, 1]))
     trace = job_table([Job(0, 1, 100, home=1), Job(5, 4, 10, home=0)])
     now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 5)
     assert forwards_of(now, 0)[0].tolist() == [False, True]

@@ -33,24 +33,10 @@ from tests.marl.worlds import (
 pytestmark = pytest.mark.ray
 
 PPO = ppo_spec(
-    iterations=2,
-    time_budget_s=None,
-    batch_agent_steps=64,
-    minibatch_agent_steps=32,
-    epochs=1,
-    learning_rate=1e-3,
-    gamma=0.99,
-    gae_lambda=0.95,
-    clip=0.2,
-    entropy=0.0,
-    value_weight=0.5,
-    value_clip=1e6,
-    grad_clip=0.5,
-    average_decay=0.5,
-    env_runners=0,
-    envs_per_runner=2,
-    checkpoint_every=1,
-)
+    batch_agent_steps=64, minibatch_agent_steps=32, epochs=1, learning_rate=1e-3, gamma=0.99,
+    entropy=0.0, value_clip=1e6, average_decay=0.5, env_runners=0, envs_per_runner=2,
+)  # fmt: skip
+ONE = replace(PPO, envs_per_runner=1)
 LEDGER: list[dict[str, float]] = []  # of each finished episode
 
 
@@ -99,8 +85,7 @@ def sampled(algorithm: Any, fragments: int, steps: int) -> list[MultiAgentEpisod
 @pytest.mark.parametrize("steps", [1, 7, 40])
 def test_no_reward_is_lost_or_doubled_between_fragments(ppo_of: Callable[..., Any], steps: int):
     LEDGER.clear()
-    single = replace(PPO, envs_per_runner=1)
-    algorithm = ppo_of(**arguments(make_env=make_bookkeeping, ppo=single))
+    algorithm = ppo_of(**arguments(make_env=make_bookkeeping, ppo=ONE))
     chunks = sampled(algorithm, 400 // steps, steps)
     totals: dict[str, dict[str, float]] = {}
     for chunk in chunks:
@@ -157,27 +142,20 @@ def test_the_adapter_flags_cuts_for_all_agents_together():
             assert set(observations) == set(env.possible_agents)
 
 
-def first_jobs(algorithm: Any) -> list[bytes]:
-    runner = algorithm.env_runner
-    chunks = [chunk for chunk in runner.sample(num_timesteps=30) if chunk.agent_episodes]
-    return [
-        next(iter(chunk.agent_episodes.values())).get_observations(0)["jobs"].tobytes()
-        for chunk in chunks[:3]
-    ]
-
-
 def test_copies_play_different_windows(ppo_of: Callable[..., Any]):
-    windows = first_jobs(ppo_of(**arguments(ppo=replace(PPO, envs_per_runner=3))))
-    assert len(windows) == len(set(windows)) == 3
+    algorithm = ppo_of(**arguments(ppo=replace(PPO, envs_per_runner=3)))
+    chunks = [chunk for chunk in sampled(algorithm, 1, 30) if chunk.agent_episodes]
+    agents = [next(iter(chunk.agent_episodes.values())) for chunk in chunks[:3]]
+    assert len({agent.get_observations(0)["jobs"].tobytes() for agent in agents}) == 3
 
 
 def batch_of(algorithm: Any) -> list[bytes]:
     found = []
     for chunk in sampled(algorithm, 2, 60):
         for name, agent in sorted(chunk.agent_episodes.items()):
-            found.append(name.encode() + np.asarray(agent.get_actions()).tobytes())
-            found.append(np.asarray(agent.get_observations()["pairs"]).tobytes())
-            found.append(np.asarray(agent.get_rewards()).tobytes())
+            seen = agent.get_observations()["pairs"]
+            each = (agent.get_actions(), seen, agent.get_rewards())
+            found += [name.encode(), *(np.asarray(values).tobytes() for values in each)]
     return found
 
 
@@ -207,6 +185,11 @@ def test_values_are_the_same_in_chunks(ppo_of: Callable[..., Any], monkeypatch: 
     assert whole.requires_grad
 
 
+def optimizer_of(trainer: Any) -> Any:
+    (optimizer,) = trainer._algorithm.learner_group._learner._named_optimizers.values()
+    return optimizer
+
+
 def test_training_goes_on_from_a_checkpoint(trainer_of: Callable[..., Any], tmp_path: Path):
     first = trainer_of(**arguments())
     done = [first.iterate() for _ in range(2)]
@@ -218,7 +201,7 @@ def test_training_goes_on_from_a_checkpoint(trainer_of: Callable[..., Any], tmp_
 
     second = trainer_of(**arguments(seed=9, ppo=replace(PPO, learning_rate=5e-4)))
     second.restore(tmp_path / "checkpoint")
-    (optimizer,) = second._algorithm.learner_group._learner._named_optimizers.values()
+    optimizer = optimizer_of(second)
     assert optimizer.param_groups[0]["lr"] == 5e-4  # as told, from the first update on
     assert len(optimizer.state) > 0  # while its moments are the checkpoint's
     assert all(torch.equal(kept[k], v) for k, v in second.policy().state_dict().items())
@@ -256,7 +239,7 @@ def test_weights_that_are_no_numbers_stop_the_training(trainer_of: Callable[...,
 def test_the_reported_return_is_that_of_whole_episodes(trainer_of: Callable[..., Any]):
     """An episode spans several batches here; its return must not be that of its last piece."""
     LEDGER.clear()
-    small = replace(PPO, batch_agent_steps=16, minibatch_agent_steps=16, envs_per_runner=1)
+    small = replace(ONE, batch_agent_steps=16, minibatch_agent_steps=16)
     trainer = trainer_of(**arguments(make_env=make_bookkeeping, ppo=small))
     reported = []
     while len(LEDGER) < 4:
@@ -271,7 +254,7 @@ def test_the_reported_return_is_that_of_whole_episodes(trainer_of: Callable[...,
 
 def test_a_training_that_goes_on_plays_other_windows():
     def first_jobs(behind: int, worker: int = 0) -> bytes:
-        create = _creator(make_env, replace(PPO, envs_per_runner=1), 0, behind)
+        create = _creator(make_env, ONE, 0, behind)
         seen, _ = create(SimpleNamespace(worker_index=worker)).reset()
         return b"".join(np.asarray(each["jobs"]).tobytes() for each in seen.values())
 
@@ -280,8 +263,7 @@ def test_a_training_that_goes_on_plays_other_windows():
 
 
 def adam_steps(trainer: Any) -> set[int]:
-    (optimizer,) = trainer._algorithm.learner_group._learner._named_optimizers.values()
-    return {int(state["step"]) for state in optimizer.state.values()}
+    return {int(state["step"]) for state in optimizer_of(trainer).state.values()}
 
 
 def test_an_interrupted_update_is_no_part_of_what_is_saved(
@@ -340,10 +322,11 @@ def test_lost_env_runners_are_waited_for_and_then_told(
     trainer = trainer_of(**arguments(ray=local_ray(restore_timeout_s=0)))
     sample = ppo.synchronous_parallel_sample
     lost = iter([True, True, False])
-    monkeypatch.setattr(
-        ppo, "synchronous_parallel_sample",
-        lambda **given: ([], []) if next(lost, True) else sample(**given),
-    )  # fmt: skip
+
+    def some_lost(**given: Any) -> Any:
+        return ([], []) if next(lost, True) else sample(**given)
+
+    monkeypatch.setattr(ppo, "synchronous_parallel_sample", some_lost)
     assert trainer.iterate().number == 1
     with pytest.raises(TrainingError, match=r"2: all env runners were lost.* 3 times.*resume from"):
         trainer.iterate()

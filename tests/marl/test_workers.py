@@ -21,7 +21,7 @@ from tests.marl.worlds import (
     any_legal,
     env_of,
     mixed_world,
-    world_of,
+    plain_world,
 )
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
@@ -31,9 +31,7 @@ CASES = st.tuples(st.sampled_from([1, 2]), st.integers(0, 2**20), st.booleans())
 
 def case(partitions: int, seed: int, sharing: bool) -> tuple[World, JobTable, CodecRules]:
     jobs = RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
-    rules = CodecRules(
-        window=3, only_placeable=True, sharing=sharing, patience_s=150.0, granularity=WORKER
-    )
+    rules = replace(WORKERS, window=3, sharing=sharing, patience_s=150.0)
     return mixed_world(partitions), jobs, rules
 
 
@@ -118,8 +116,7 @@ def test_all_that_gangs_can_reach_workers_can_reach_and_the_simulator_accepts_it
 
 def test_workers_can_be_spread_where_gangs_cannot():
     # Two servers of two GPUs. A gang of two goes to one of them, or one worker each.
-    topology = cluster(2, 2)
-    world = world_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    world = plain_world(2, 2)
     trace = job_table([Job(0, 2, 10)])
     found = {}
     for rules in (RULES, WORKERS):
@@ -135,9 +132,7 @@ def test_workers_can_be_spread_where_gangs_cannot():
 def test_a_pair_row_is_that_of_the_gang_completed_outwards():
     # Three servers of two GPUs: once a worker is on server 0, its row says one server if the next
     # goes there too, and two if it goes to another.
-    topology = cluster(3, 2)
-    physics = physics_of(topology, server_s=[0.0, 0.0, 1.0, 2.0])
-    world = world_of(topology, 1, physics=physics, max_tenants=1)
+    world = plain_world(3, 2, physics=physics_of(cluster(3, 2), server_s=[0.0, 0.0, 1.0, 2.0]))
     env = env_of(world, lambda _: job_table([Job(0, 2, 10)]), rules=WORKERS)
     observation = env.reset(seed=0)[0]["agent_0"]
     assert observation["pairs"][0, :3, 0, 6].tolist() == pytest.approx([1 / 8] * 3)

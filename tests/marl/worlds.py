@@ -23,7 +23,7 @@ from sim.run import Run
 from sim.topology.outages import NO_OUTAGES
 from sim.topology.topology import Topology, contiguous_partitions
 from tests.marl.trainings import shipped
-from tests.sim.worlds import Job, cluster, job_table, rules_of
+from tests.sim.worlds import Job, cluster, job_table, physics_of, rules_of
 
 PROFILES = 4
 RULES = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
@@ -73,6 +73,15 @@ def world_of(topology: Topology, partitions: int, **given: Any) -> World:
         partition_of_server=contiguous_partitions(topology, partitions),
         **fields,
     )
+
+
+def plain_world(
+    servers: int, sizes: int, partitions: int = 1, servers_per_rack: int = 8, **given: Any
+) -> World:
+    """A cluster of one type without physics and, unless it is given, without sharing."""
+    topology = cluster(servers, sizes, servers_per_rack=servers_per_rack)
+    more = {"physics": physics_of(topology), "max_tenants": 1} | given
+    return world_of(topology, partitions, **more)
 
 
 def mixed_world(partitions: int = 2, sizes: int | list[int] = 2, **given: Any) -> World:
@@ -130,6 +139,10 @@ def env_of(
 
 def any_legal(rng: np.random.Generator, observation: Observation) -> int:
     return int(rng.choice(np.flatnonzero(observation["action_mask"])))
+
+
+def first_legal(_: object, observation: Observation) -> int:
+    return int(np.argmax(observation["action_mask"]))
 
 
 def rollout(
