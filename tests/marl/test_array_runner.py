@@ -11,9 +11,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from marl.rllib.array_runner import Fragment, _drawn
-from tests.marl.test_rllib import PPO, arguments, sampled
-
-ONE = replace(PPO, envs_per_runner=1)
+from tests.marl.test_rllib import ONE, PPO, arguments, sampled
 
 
 def decided(chunks: list[Any]) -> dict[str, list[tuple[bytes, int, float, float]]]:
@@ -40,14 +38,12 @@ def test_logits_and_probabilities_belong_to_the_actions(
     for chunk in fragments if arrays else sampled(ppo_of(**arguments(ppo=theirs)), 4, 60):
         for agent in chunk.agent_episodes.values():
             count = len(agent)
-            logits = np.asarray(
-                agent.get_extra_model_outputs(Columns.ACTION_DIST_INPUTS, slice(0, count))
+            logits, log_p = (
+                torch.as_tensor(np.asarray(agent.get_extra_model_outputs(key, slice(0, count))))
+                for key in (Columns.ACTION_DIST_INPUTS, Columns.ACTION_LOGP)
             )
-            log_p = np.asarray(agent.get_extra_model_outputs(Columns.ACTION_LOGP, slice(0, count)))
-            actions = np.asarray(agent.get_actions())
-            whole = logits - np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1))[:, None]
-            whole -= logits.max(1, keepdims=True)
-            assert whole[np.arange(count), actions] == pytest.approx(log_p, abs=1e-4)
+            said = torch.log_softmax(logits, 1)[range(count), agent.get_actions()]
+            assert said.numpy() == pytest.approx(log_p.numpy(), abs=1e-4)
             turns += count
     assert turns >= 200
 

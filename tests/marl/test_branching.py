@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from marl.env.actions import FORWARD, KINDS, WAIT
-from marl.env.layout import layout_for
+from marl.env.layout import Observation, layout_for
 from marl.env.turns import Turns
 from marl.policy.branching import Brancher, Contrasts, Sampling, cost_at, joined
 from marl.policy.build import build_policy
@@ -18,18 +18,25 @@ from marl.training.teaching import Clipping, Teaching, improved, taught
 from sim.simulator import Simulator
 from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world
 
+WORLD = mixed_world(2)
+LAYOUT = layout_for(WORLD.topology, WORLD.partition_of_server, RULES)
 JOBS = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=3000.0)
-SAMPLING = Sampling(
-    points=30, alternatives=2, horizon_s=1e9, temperature=1.0, uniform=0.5
-)  # to the end of the run
+SAMPLING = Sampling(points=30, alternatives=2, horizon_s=1e9, temperature=1.0, uniform=0.5)
 TEACHING = Teaching(
     epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, step=1.0,
     temperature=1e9,
 )  # fmt: skip
+CLIPPING = Clipping(
+    epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, clip=0.2
+)
 
 
 def simulator() -> Simulator:
-    return mixed_world(2).simulator(JOBS(3))
+    return WORLD.simulator(JOBS(3))
+
+
+def turns() -> Turns:
+    return Turns(simulator(), LAYOUT, RULES, gathers=False)
 
 
 def branched(policy: PairScorePolicy, seed: int = 0, **given: float) -> Contrasts:
@@ -44,12 +51,21 @@ def found() -> Contrasts:
     return branched(loud_policy(SMALL, 1))
 
 
+def logits_of(policy: PairScorePolicy, seen: Observation) -> torch.Tensor:
+    with torch.no_grad():
+        return policy({name: torch.from_numpy(value) for name, value in seen.items()}).logits
+
+
+def act(run: Turns, policy: PairScorePolicy) -> None:
+    """As the torch module does."""
+    seen = {name: value[None] for name, value in run.seen().items()}
+    run.act(best_action(logits_of(policy, seen))[0])
+
+
 def played(run: Turns, policy: PairScorePolicy) -> float:
-    """Sum of JCT in seconds of a run played on to its end by the torch module."""
+    """Sum of JCT in seconds of a run played on to its end."""
     while run.next():
-        seen = {name: torch.from_numpy(value)[None] for name, value in run.seen().items()}
-        with torch.no_grad():
-            run.act(best_action(policy(seen).logits)[0])
+        act(run, policy)
     rows = run.simulator.state.job
     return float((rows["finish_s"] - rows["submit_s"]).sum())
 
@@ -62,15 +78,13 @@ def test_what_is_tried_is_legal_and_another_than_what_the_network_does(found: Co
     assert mask[rows, found.tried].all()
     assert (found.tried != found.taken).all()
     assert (found.gap >= 0).all()
-    with torch.no_grad():
-        seen = {name: torch.from_numpy(value) for name, value in found.observations.items()}
-        chosen = np.array(best_action(policy(seen).logits))
+    chosen = np.array(best_action(logits_of(policy, found.observations)))
     assert (chosen[found.turn] == found.taken).all()
 
 
 def test_costs_are_those_of_whole_runs_with_one_action_changed(found: Contrasts):
     policy = loud_policy(SMALL, 1)
-    run = Turns(fresh := simulator(), layout_for_rules(fresh), RULES, gathers=False)
+    run = turns()
     unchanged = played(run.fork(), policy)
     checked = 0
     while run.next():
@@ -82,23 +96,17 @@ def test_costs_are_those_of_whole_runs_with_one_action_changed(found: Contrasts)
                 branch.act(int(found.tried[row]))
                 assert played(branch, policy) - unchanged == pytest.approx(found.cost_s[row], abs=1)
                 checked += 1
-        with torch.no_grad():
-            one = {name: torch.from_numpy(value)[None] for name, value in seen.items()}
-            run.act(best_action(policy(one).logits)[0])
+        act(run, policy)
     assert checked >= len(found)
 
 
-def layout_for_rules(simulator: Simulator):
-    return layout_for(simulator.topology, simulator.partition_of_server, RULES)
-
-
 def test_a_horizon_counts_what_is_left_to_do():
-    run = Turns(fresh := simulator(), layout_for_rules(fresh), RULES, gathers=False)
+    run = turns()
     assert run.next()
-    now_s, rows = fresh.now_s, fresh.state.job
+    now_s, rows = run.simulator.now_s, run.simulator.state.job
     come = rows["submit_s"] < now_s + 1.0
     left = (now_s + 1.0 - rows["submit_s"] + rows["work_s"])[come].sum()
-    assert cost_at(fresh.state, now_s + 1.0) == pytest.approx(left)
+    assert cost_at(run.simulator.state, now_s + 1.0) == pytest.approx(left)
 
 
 def test_a_seed_repeats_and_another_looks_elsewhere(found: Contrasts):
@@ -110,8 +118,7 @@ def test_a_seed_repeats_and_another_looks_elsewhere(found: Contrasts):
 def test_a_network_that_scores_nothing_tries_all_kinds():
     found = branched(scoring_nothing(), uniform=1.0)
     assert (found.gap == 0).all()
-    layout = layout_for_rules(simulator())
-    assert {bool(action == layout.wait) for action in found.tried.tolist()} == {True, False}
+    assert {bool(action == LAYOUT.wait) for action in found.tried.tolist()} == {True, False}
 
 
 def scoring_nothing() -> PairScorePolicy:
@@ -123,7 +130,7 @@ def lesson(make: Callable[[], PairScorePolicy]) -> Contrasts:
     """Branches in which waiting costs much, and forwards save as much over starts."""
     policy = make()
     found = joined([branched(policy, seed=seed, uniform=1.0) for seed in range(4)])
-    sizes = layout_for_rules(simulator()).sizes
+    sizes = LAYOUT.sizes
     worth = np.zeros(sizes.first(len(KINDS)))
     worth[sizes.first(FORWARD) :] = 1.0
     worth[sizes.first(WAIT)] = -1.0
@@ -152,16 +159,9 @@ def test_scores_move_by_what_actions_cost():
 
 def gaps(policy: PairScorePolicy, found: Contrasts) -> np.ndarray:
     """(L,) logit of the tried action - that of the taken one."""
-    with torch.no_grad():
-        seen = {name: torch.from_numpy(value) for name, value in found.observations.items()}
-        logits = policy(seen).logits.numpy()[found.turn]
+    logits = logits_of(policy, found.observations).numpy()[found.turn]
     rows = np.arange(len(found))
     return logits[rows, found.tried] - logits[rows, found.taken]
-
-
-CLIPPING = Clipping(
-    epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, clip=0.2
-)
 
 
 def test_chances_move_to_what_costs_less_and_no_further_than_the_clip():

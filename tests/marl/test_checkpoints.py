@@ -50,13 +50,6 @@ def run_with(folder: Path, *iterations: int, keep: int = 9) -> Path:
     return folder
 
 
-def test_what_was_sealed_is_whole(tmp_path: Path):
-    fill(tmp_path, 7)
-    found = checked(tmp_path, MAKER)
-    assert (found.iteration, found.maker) == (7, MAKER)
-    assert set(found.files) == {"learner/state.pkl", "average.pt"}
-
-
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
@@ -74,52 +67,46 @@ def flip(path: Path) -> None:
 def test_a_harmed_file_is_named_with_the_fault_and_the_fix(
     tmp_path: Path, harm: Callable[[Path], None], told: str
 ):
-    fill(tmp_path)
+    fill(tmp_path, 7)
+    found = checked(tmp_path, MAKER)
+    assert (found.iteration, found.maker) == (7, MAKER)
+    assert set(found.files) == {"learner/state.pkl", "average.pt"}
     harm(tmp_path / "learner" / "state.pkl")
     with pytest.raises(CheckpointError, match=rf"state\.pkl: .*{told}.*resume from another"):
         checked(tmp_path, MAKER)
 
 
-@pytest.mark.parametrize(
-    ("other", "told"),
-    [
+def test_a_checkpoint_of_another_making_or_without_a_manifest_is_refused(tmp_path: Path):
+    for other, told in (
         (Maker("APPO", {"hidden_dim": 8}, "2.60.0"), "its algorithm is APPO"),
         (Maker("PPO", {"hidden_dim": 16}, "2.60.0"), "its policy is .*16"),
         (Maker("PPO", {"hidden_dim": 8}, "2.59.0"), r"its ray is 2\.59\.0"),
-    ],
-)
-def test_a_checkpoint_of_another_making_is_refused(tmp_path: Path, other: Maker, told: str):
-    fill(tmp_path, maker=other)
-    with pytest.raises(CheckpointError, match=told):
-        checked(tmp_path, MAKER)
+    ):
+        fill(tmp_path, maker=other)
+        with pytest.raises(CheckpointError, match=told):
+            checked(tmp_path, MAKER)
+        (tmp_path / MANIFEST).unlink()
+    for text in ("", "[]", '{"format": 1}', '{"format": 9}', '{"form'):
+        (tmp_path / MANIFEST).write_text(text)
+        with pytest.raises(CheckpointError, match=MANIFEST):
+            checked(tmp_path, MAKER)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 9}', '{"form'])
-def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str):
-    fill(tmp_path)
-    (tmp_path / MANIFEST).write_text(text)
-    with pytest.raises(CheckpointError, match=MANIFEST):
-        checked(tmp_path, MAKER)
-
-
-def test_the_last_few_stay(tmp_path: Path):
+def test_the_last_few_stay_and_an_earlier_one_resumed_ends_the_later_history(tmp_path: Path):
     assert list(checkpoints(run_with(tmp_path, 2, 4, 6, 8, keep=3))) == [4, 6, 8]
+    assert list(checkpoints(run_with(tmp_path, 5))) == [4, 5]
 
 
-def test_an_earlier_one_resumed_ends_the_later_history(tmp_path: Path):
-    run_with(tmp_path, 2, 4, 6)
-    assert list(checkpoints(run_with(tmp_path, 3))) == [2, 3]
+def half(place: Path) -> None:
+    place.mkdir(exist_ok=True)
+    (place / "half").write_text("")
+    raise OSError(28, "No space left on device")
 
 
 def test_a_save_that_fails_leaves_the_others_as_they_were(tmp_path: Path):
     run_with(tmp_path, 2)
-
-    def fail(part: Path) -> None:
-        (part / "half").write_text("")
-        raise OSError(28, "No space left on device")
-
     with pytest.raises(OSError, match="No space"):
-        add_checkpoint(tmp_path, 4, fail, keep=3)
+        add_checkpoint(tmp_path, 4, half, keep=3)
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["iteration_000002"]
     assert last_whole(tmp_path).name == "iteration_000002"
 
@@ -188,17 +175,13 @@ def test_a_trainer_refuses_what_another_made(trainer_of: Callable[..., Any], tmp
 
 
 def test_the_only_checkpoint_stays_until_the_next_is_whole(tmp_path: Path):
-    def fill(place: Path) -> None:
-        place.mkdir()
-        raise OSError(28, "No space left on device")
-
     def whole(place: Path) -> None:
         place.mkdir()
         (place / "whole").touch()
 
     replace_checkpoint(tmp_path, whole)
     with pytest.raises(OSError, match="No space"):
-        replace_checkpoint(tmp_path, fill)
+        replace_checkpoint(tmp_path, half)
     assert (tmp_path / "checkpoint" / "whole").is_file()
     replace_checkpoint(tmp_path, whole)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
@@ -207,13 +190,14 @@ def test_the_only_checkpoint_stays_until_the_next_is_whole(tmp_path: Path):
 
 
 def test_auto_goes_on_only_with_the_same_setting(tmp_path: Path):
+    setting = {"agents": {"count": 2, "skew": 0.5}, "seed": 0}
     check_setting(tmp_path, {"agents": {"count": 4}})  # an older run has noted none
-    note_setting(tmp_path, {"agents": {"count": 2, "skew": 0.5}, "seed": 0})
-    check_setting(tmp_path, {"agents": {"count": 2, "skew": 0.5}, "seed": 0})
+    note_setting(tmp_path, setting)
+    check_setting(tmp_path, setting)
     with pytest.raises(CheckpointError, match=r"another setting: agents.count was 2, is 4; give"):
-        check_setting(tmp_path, {"agents": {"count": 4, "skew": 0.5}, "seed": 0})
+        check_setting(tmp_path, setting | {"agents": {"count": 4, "skew": 0.5}})
     with pytest.raises(CheckpointError, match=r"reward was None, is 'mine'; "):
-        check_setting(tmp_path, {"agents": {"count": 2, "skew": 0.5}, "seed": 0, "reward": "mine"})
+        check_setting(tmp_path, setting | {"reward": "mine"})
 
 
 def test_power_that_a_table_did_not_tell_makes_no_other_setting(tmp_path: Path):

@@ -47,11 +47,9 @@ def test_learners_get_every_turn_once(fragments: list[Fragment], learners: int):
 
 def test_a_cut_ends_only_where_its_episode_did(fragments: list[Fragment]):
     for whole in fragments:
-        first, last = whole[: len(whole) // 2], whole[len(whole) // 2 :]
+        halves = whole[: len(whole) // 2], whole[len(whole) // 2 :]
         for agent, turns in whole.agent_episodes.items():
-            parts = [
-                part.agent_episodes[agent] for part in (first, last) if agent in part.agent_episodes
-            ]
+            parts = [h.agent_episodes[agent] for h in halves if agent in h.agent_episodes]
             assert sum(map(len, parts)) == len(turns)
             assert [part.is_done for part in parts[:-1]] == [False] * (len(parts) - 1)
             assert parts[-1].is_terminated == turns.is_terminated
@@ -67,19 +65,14 @@ def test_two_learners_stay_one_policy(trainer_of: Callable[..., Any]):
         done = trainer.iterate()
         assert done.number == number
         assert done.agent_steps >= number * PPO.batch_agent_steps
-    one, two = weights_of_learners(trainer)
+    replies = trainer._algorithm.learner_group.foreach_learner(
+        lambda learner: learner.module[SHARED].unwrapped().policy.state_dict()
+    )
+    one, two = (reply.get() for reply in replies)
     now = trainer.policy().state_dict()
     assert all(torch.equal(one[key], two[key]) for key in now)
     assert all(torch.allclose(one[key], now[key]) for key in now)
     assert sum(not torch.equal(now[key], before[key]) for key in now) > 10
-
-
-def weights_of_learners(trainer: Any) -> list[dict[str, torch.Tensor]]:
-    """Of the policy, as each learner holds it."""
-    replies = trainer._algorithm.learner_group.foreach_learner(
-        lambda learner: learner.module[SHARED].unwrapped().policy.state_dict()
-    )
-    return [reply.get() for reply in replies]
 
 
 def test_batches_of_rllibs_runner_are_not_divided():

@@ -29,6 +29,7 @@ from tests.marl.worlds import RULES, RandomJobs, mixed_world
 from tests.sim.test_layer import drawn
 
 RNG = np.random.default_rng(5)
+SAID = [ForwardWeight.PROLONGS, ForwardWeight.FRAGMENTS]
 START, FORWARD = RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight))
 SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
 
@@ -42,29 +43,23 @@ LAYERED = ScoreWeights(
 )  # fmt: skip
 
 
-def scheduler(rest: Rest, weights: ScoreWeights = PLAIN) -> LinearScore:
-    return LinearScore(
+def scoring_of(now: Round, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN) -> Scoring:
+    scoring = LinearScore(
         window=4, patience_s=1e9, use_durations=True, weights=weights.as_mapping(),
         weights_file=None, **rest,
-    )  # fmt: skip
-
-
-def scoring_of(now: Round, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN) -> Scoring:
-    scoring = scheduler(rest, weights).scoring(now.view)
+    ).scoring(now.view)  # fmt: skip
     refresh(scoring.scratch)
     return scoring
 
 
-def prior(weights: ScoreWeights = PLAIN) -> LinearPrior:
+def prior(weights: ScoreWeights) -> LinearPrior:
     units = [getattr(weights, f"{group}_layer").size for group in ALL_GROUPS]
     module = LinearPrior(suspends=weights.suspend is not None, units=units)
     module.take(weights)
     return module
 
 
-def compare(
-    now: Round, agent: int, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN
-) -> tuple[int, int]:
+def compare(now: Round, agent: int, rest: Rest, weights: ScoreWeights) -> tuple[int, int]:
     """Check every legal start and forward of `agent`; how many of each there were."""
     scoring, window = scoring_of(now, rest, weights), now.window(agent)
     scratch = scoring.scratch
@@ -89,40 +84,34 @@ def compare(
     return len(legal), len(sends)
 
 
+def jobs_of(partitions: int = 2, count: int = 25) -> RandomJobs:
+    return RandomJobs(count=count, partitions=partitions, most_gpus=4, span_s=900.0)
+
+
 @pytest.mark.parametrize(
-    ("partitions", "rest", "max_forwards", "sizes"),
+    ("partitions", "rest", "max_forwards", "sizes", "weights"),
     [
-        (1, NO_REST, 3, 2), (2, NO_REST, 3, 2), (4, NO_REST, 3, 2), (2, NO_REST, 6, 2),
-        (2, NO_REST, 3, [1, 3, 2]), (2, {"rest_share": 1.0}, 3, 2),
-        (2, {"rest_share": 2.0, "rest_most_s": 100.0}, 3, 2),
+        (1, NO_REST, 3, 2, PLAIN), (2, NO_REST, 3, 2, PLAIN), (4, NO_REST, 3, 2, PLAIN),
+        (2, NO_REST, 6, 2, PLAIN), (2, NO_REST, 3, [1, 3, 2], PLAIN),
+        (2, {"rest_share": 1.0}, 3, 2, PLAIN),
+        (2, {"rest_share": 2.0, "rest_most_s": 100.0}, 3, 2, PLAIN), (2, NO_REST, 3, 2, LAYERED),
     ],
 )  # fmt: skip
 def test_the_prior_scores_as_the_linear_score(
-    partitions: int, rest: Rest, max_forwards: int, sizes: int | list[int]
+    partitions: int, rest: Rest, max_forwards: int, sizes: int | list[int], weights: ScoreWeights
 ):
     starts, sends, modes = 0, 0, set()
     rules = replace(RULES, **rest)
     for seed in range(2):
-        jobs = RandomJobs(count=25, partitions=partitions, most_gpus=4, span_s=900.0)(seed)
         world = mixed_world(partitions, sizes, max_forwards=max_forwards)
-        for now in play(world, jobs, rules, seed):
+        for now in play(world, jobs_of(partitions)(seed), rules, seed):
             for agent in now.seen:
-                more = compare(now, agent, rest)
+                more = compare(now, agent, rest, weights)
                 starts, sends = starts + more[0], sends + more[1]
                 modes |= set(np.argwhere(starts_of(now, agent))[:, 2].tolist())
     assert starts > 150
     assert modes == set(range(MODES))
     assert (sends > 30) == (partitions > 1)
-
-
-def test_with_layers_it_scores_as_the_linear_score_with_layers():
-    jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(0)
-    counts = [
-        compare(now, agent, NO_REST, LAYERED)
-        for now in play(mixed_world(2), jobs, RULES, 0)
-        for agent in now.seen
-    ]
-    assert np.sum(counts, axis=0).min() > 10
 
 
 def effects_of_starts(scoring: Scoring, job: int, target: int) -> list[float]:
@@ -144,8 +133,7 @@ def effects_of_starts(scoring: Scoring, job: int, target: int) -> list[float]:
 def test_a_forward_says_of_its_target_what_a_start_there_would():
     seen = []
     for seed in range(6):
-        jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(seed)
-        for now in play(mixed_world(2), jobs, RULES, seed):
+        for now in play(mixed_world(2), jobs_of()(seed), RULES, seed):
             for agent in now.seen:
                 scoring, window = scoring_of(now), now.window(agent)
                 scratch = scoring.scratch
@@ -153,9 +141,7 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
                     choose_window(scratch, agent)
                     look_at_window(scratch, agent)
                     forward_score(scoring, row, agent, target)
-                    said = scoring.forward_x[
-                        [ForwardWeight.PROLONGS, ForwardWeight.FRAGMENTS]
-                    ].tolist()
+                    said = scoring.forward_x[SAID].tolist()
                     job = window[row]
                     if scratch.job[job]["gang"] <= scratch.partition[target]["largest"]:
                         assert said == pytest.approx(effects_of_starts(scoring, job, target))
@@ -165,9 +151,8 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
 
 
 def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
-    jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(0)
     pushed = 0
-    for now in play(mixed_world(2), jobs, RULES, 0):
+    for now in play(mixed_world(2), jobs_of()(0), RULES, 0):
         for observation in now.seen.values():
             module = LinearPrior()
             module.take(ScoreWeights(np.full(len(StartWeight), -3.0), FORWARD))
@@ -189,8 +174,7 @@ def test_a_fresh_network_with_a_prior_is_the_prior():
     torch.manual_seed(0)
     policy = build_policy(PolicySpec(**SIZES, prior_scale=2.5), 4)
     policy.prior.take(ScoreWeights(START, FORWARD))
-    jobs = RandomJobs(count=10, partitions=2, most_gpus=4, span_s=900.0)(0)
-    now = next(iter(play(mixed_world(2), jobs, RULES, 0)))
+    now = next(iter(play(mixed_world(2), jobs_of(count=10)(0), RULES, 0)))
     batch = stack(list(now.seen.values()))
     logits = policy(batch).logits
     starts, forwards, _ = policy.prior(batch)

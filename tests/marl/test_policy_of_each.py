@@ -15,7 +15,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.training.board import training_bars
 from gpuyard.training.network import network_in
 from gpuyard.training.session import Training, policy_spec
-from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec, save_policy
+from marl.policy.build import PolicyFileError, load_policy, read_spec, save_policy
 from marl.policy.pair_score import PolicyOfEach, networks_of, stack
 from marl.training.plan import play_greedily
 from marl.training.spec import RayError
@@ -67,11 +67,9 @@ def test_every_row_is_scored_and_judged_by_the_network_of_its_agent():
 
 def test_an_agent_learns_from_its_own_turns_alone():
     policy, seen = loud_policy(EACH, 0), seen_by_both()
-    scores = policy(seen)
-    (
-        scores.logits[whose(seen) == 1, -1].sum()
-        + policy.values(scores.state)[whose(seen) == 1].sum()
-    ).backward()
+    scores, second = policy(seen), whose(seen) == 1
+    judged = policy.values(scores.state)[second]
+    (scores.logits[second, -1].sum() + judged.sum()).backward()
     first, second = ([each.grad for each in network.parameters()] for network in policy.networks)
     assert all(grad is None or not grad.any() for grad in first)
     assert any(grad is not None and grad.any() for grad in second)
@@ -123,11 +121,16 @@ def test_two_equal_networks_play_as_one_that_is_shared_and_others_do_not(tmp_pat
     assert len({events(run) for run in runs}) == 3
 
 
-def test_validation_plays_as_the_scheduler(tmp_path: Path):
+def test_validation_plays_as_the_scheduler_with_as_many_agents_alone(tmp_path: Path):
     policy = load_policy(of_both(tmp_path, 0, 5), 2)[0]
     simulator = mixed_world().simulator(MIXED_JOBS(1))
     (run,) = play_greedily(policy, [simulator], RULES, name="marl")
     assert events(run) == events(deployed(tmp_path, 1))
+    for untrained in (False, True):
+        with pytest.raises(PolicyFileError, match="networks for 2 agents, and here are 4"):
+            deployed(tmp_path, 1, partitions=4, untrained=untrained)
+    with pytest.raises(PolicyFileError, match="has a network an agent"):  # learning by playing
+        network_in(tmp_path)
 
 
 def test_agents_of_a_group_share_a_network(tmp_path: Path):
@@ -149,35 +152,17 @@ def test_agents_of_a_group_share_a_network(tmp_path: Path):
             replace(EACH, groups=groups)
 
 
-def test_a_world_of_another_number_of_agents_is_refused(tmp_path: Path):
-    of_both(tmp_path, 0, 5)
-    for untrained in (False, True):
-        with pytest.raises(PolicyFileError, match="networks for 2 agents, and here are 4"):
-            deployed(tmp_path, 1, partitions=4, untrained=untrained)
-
-
 def test_weights_of_each_find_their_columns_by_name(tmp_path: Path):
     for folder, spec in ((tmp_path / "shared", SMALL), (tmp_path / "each", EACH)):
         save_policy(folder, loud_policy(spec, 0), spec, RULES)
         content = json.loads((folder / "policy.json").read_text())
+        assert ("agents" in content["policy"]) == (spec is EACH)  # or the file is as ever
         content["columns"]["OfGpu"].reverse()
         (folder / "policy.json").write_text(json.dumps(content))
-        written = loud_policy(spec, 0)
-        for was, network in zip(
-            networks_of(written), networks_of(load_policy(folder, 2)[0]), strict=True
-        ):
+        each = (networks_of(policy) for policy in (loud_policy(spec, 0), load_policy(folder, 2)[0]))
+        for was, network in zip(*each, strict=True):
             found = network.encoder.gpu.weight
             assert torch.equal(found, was.encoder.gpu.weight.flip(-1))
-
-
-def test_learning_by_playing_begins_with_no_such_policy(tmp_path: Path):
-    with pytest.raises(PolicyFileError, match="has a network an agent"):
-        network_in(of_both(tmp_path, 0, 5))
-
-
-def test_the_file_of_a_shared_network_is_as_it_was(tmp_path: Path):
-    save_policy(tmp_path, build_policy(SMALL, 2), SMALL, RULES)
-    assert "agents" not in json.loads((tmp_path / "policy.json").read_text())["policy"]
 
 
 @pytest.mark.ray

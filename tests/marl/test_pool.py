@@ -5,6 +5,7 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,20 +29,17 @@ def pid(task: Task) -> int:
     return os.getpid() + 0 * task[1]
 
 
-def square_or(sent: signal.Signals, told: Path, number: int, unlucky: int) -> int:
-    """At the first try, the unlucky task leaves its process id and sends its process a signal."""
-    if number == unlucky and not told.exists():
+def square_or(sent: signal.Signals, task: Task) -> int:
+    """At the first try, task 3 leaves its process id and sends its process a signal."""
+    told = task[0] / "pid"
+    if task[1] == 3 and not told.exists():
         told.write_text(str(os.getpid()))
         os.kill(os.getpid(), sent)
-    return number**2
+    return task[1] ** 2
 
 
-def square_or_die(task: Task) -> int:
-    return square_or(signal.SIGKILL, task[0] / "pid", task[1], unlucky=3)
-
-
-def falls_asleep(task: Task) -> int:
-    return square_or(signal.SIGSTOP, task[0] / "asleep", task[1], unlucky=2)
+square_or_die = partial(square_or, signal.SIGKILL)
+falls_asleep = partial(square_or, signal.SIGSTOP)
 
 
 def takes_5_s(task: Task) -> int:
@@ -107,13 +105,12 @@ def test_a_worker_that_does_not_answer_is_given_up(pool, tmp_path: Path, caplog)
         assert pool.each(square, tasks) == [0, 1, 4, 9]
     finally:
         with suppress(ProcessLookupError):
-            os.kill(int((tmp_path / "asleep").read_text()), signal.SIGKILL)
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 def test_a_slow_task_that_is_done_again_has_more_time(pool, tmp_path: Path, caplog):
     pool._spec = replace(pool._spec, sample_timeout_s=2.0)
-    while len(set(pool.each(pid, [(tmp_path, number) for number in range(4)]))) < 2:
-        pass  # until both have done something
+    both(pool, [(tmp_path, number) for number in range(4)])
     assert pool.each(takes_5_s, [(tmp_path, 3)]) == [9]
     assert caplog.text.count("a worker was lost") == 1
 

@@ -138,22 +138,20 @@ def test_a_time_budget_that_is_spent_is_not_given_again(
         train(trained, [], "algo.iterations=9", f"algo.time_budget_s={before[0]['wall_s']}")
     assert curve(trained) == before
     assert "nothing is left to train: iteration 1 of 9 is made" in caplog.text
+    train(trained, [900, 800], "algo.iterations=1", "resume=null")
+    assert f"{trained} holds a training, which is dropped" in caplog.text
 
 
-def test_an_error_keeps_the_iterations_before_it(train: Train, tmp_path: Path):
+def test_an_error_keeps_the_iterations_before_it_and_a_wrong_setting_all(
+    train: Train, tmp_path: Path
+):
+    finds, words = [900, 800, GpuYardError("a NaN")], ("algo.iterations=9",)
     with pytest.raises(GpuYardError, match="a NaN"):
-        train(
-            tmp_path, [900, 800, GpuYardError("a NaN")],
-            "algo.iterations=9", "algo.checkpoint_every=9",
-        )  # fmt: skip
+        train(tmp_path, finds, "algo.checkpoint_every=9", *words)
     assert list(checkpoints(tmp_path)) == [2]
-
-
-def test_a_wrong_setting_costs_no_checkpoint(train: Train, tmp_path: Path):
-    train(tmp_path, [900, 800], "algo.iterations=1")
     with pytest.raises(ConfigError, match="has no weights of suspensions"):
         train(tmp_path, [], "resume=null", "policy.prior_scale=4", "rules.suspends=true")
-    assert list(checkpoints(tmp_path)) == [1]
+    assert list(checkpoints(tmp_path)) == [2]
 
 
 def test_a_file_too_short_to_validate_on_is_told_before_the_teacher_plays(tmp_path: Path):
@@ -176,27 +174,16 @@ def test_a_restore_that_is_interrupted_costs_no_checkpoint(
     assert list(checkpoints(trained)) == [1]
 
 
-def test_a_refused_resume_leaves_the_results(trained: Path):
+def test_a_refused_resume_leaves_the_results_and_takes_nothing_over(trained: Path, tmp_path: Path):
     (trained / "metrics.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"agents\.count was 2, is 4"):
         session.train(launched(trained, "agents.count=4"))
     assert (trained / "metrics.json").is_file()
     assert not (trained / "config.yaml").exists()
-
-
-def test_a_resume_with_another_network_takes_nothing_over(trained: Path, tmp_path: Path):
     second = tmp_path / "second"
-    words = (f"resume={trained}", "encoder.hidden_dim=4")
     with pytest.raises(CheckpointError, match="made by another training: its policy is"):
-        session.train(launched(second, *words))
+        session.train(launched(second, f"resume={trained}", "encoder.hidden_dim=4"))
     assert not list(second.iterdir())
-
-
-def test_checkpoints_that_are_dropped_are_told(
-    train: Train, trained: Path, caplog: pytest.LogCaptureFixture
-):
-    train(trained, [900, 800], "algo.iterations=1", "resume=null")
-    assert f"{trained} holds a training, which is dropped" in caplog.text
 
 
 def test_a_full_disk_is_told_with_what_stays_and_how_to_go_on(

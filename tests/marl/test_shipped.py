@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from marl.env.world import World
 from marl.policy import policy_folder
 from marl.policy.build import load_policy, read_spec
 from marl.policy.pair_score import stack
@@ -65,15 +64,15 @@ def outcome(run: Run) -> list[tuple[object, ...]]:
     return sorted(zip(log.time_s, log.job, log.kind, log.partition, gpus, strict=True))
 
 
-def scattered() -> World:
-    """Two partitions of racks that are no neighbours; six forwards a job."""
-    owners = np.array([0, 0, 1, 1, 1, 1, 0, 0])
-    return replace(mixed_world(2, max_forwards=6), partition_of_server=owners)
+# Two partitions of racks that are no neighbours; six forwards a job.
+SCATTERED = replace(
+    mixed_world(2, max_forwards=6), partition_of_server=np.array([0, 0, 1, 1, 1, 1, 0, 0])
+)
 
 
 @pytest.mark.parametrize(
     "world",
-    [mixed_world(2), mixed_world(4), scattered(), mixed_world(2, [1, 3, 2])],
+    [mixed_world(2), mixed_world(4), SCATTERED, mixed_world(2, [1, 3, 2])],
     ids=["2", "4", "scattered", "uneven"],
 )
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ def test_the_prior_scores_suspensions_as_the_linear_score():
     prior, compared, before_s = LinearPrior(suspends=True, units=(0, 0, 4)), 0, -1.0
     prior.take(WEIGHTS)
     for now in play(mixed_world(), BUSY(1), SUSPENDING, 1):
-        before_s, is_first = now.view.now_s, now.view.now_s > before_s
-        if not is_first:
+        if now.view.now_s <= before_s:
             continue  # somebody may have been started at this instant
+        before_s = now.view.now_s
         for agent, seen in now.seen.items():
             scoring = _scoring_of(now)
             choose_window(scoring.scratch, agent)
@@ -106,17 +106,12 @@ def test_what_is_not_legal_is_all_zero_and_what_is_says_so():
             legal = suspensions_of(now, agent)
             assert np.array_equal(seen["suspensions"][..., OfSuspension.LEGAL] > 0, legal)
             assert not seen["suspensions"][~legal].any()
-
-
-def test_without_the_rule_nothing_changes():
-    for now in play(mixed_world(), BUSY(0), RULES, 0):
-        for seen in now.seen.values():
-            assert "suspensions" not in seen
+    now = next(iter(play(mixed_world(), BUSY(0), RULES, 0)))  # without the rule
+    assert all("suspensions" not in seen for seen in now.seen.values())
 
 
 def test_a_policy_that_suspends_is_saved_and_scores_every_action(tmp_path: Path):
     policy = build_policy(SPEC, 4)
-    assert policy.prior is not None
     policy.prior.take(WEIGHTS)
     save_policy(tmp_path, policy, SPEC, SUSPENDING)
     again, spec, rules = load_policy(tmp_path, 4)
@@ -124,9 +119,8 @@ def test_a_policy_that_suspends_is_saved_and_scores_every_action(tmp_path: Path)
     seen = 0
     for now in play(mixed_world(), BUSY(3), SUSPENDING, 3):
         for observation in now.seen.values():
-            batch = stack([observation])
             with torch.no_grad():
-                logits, told = again(batch).logits, policy(batch).logits
+                logits, told = (each(stack([observation])).logits for each in (again, policy))
             assert logits.shape == (1, now.rounds.layout.actions)
             assert torch.equal(logits, told)
             seen += 1

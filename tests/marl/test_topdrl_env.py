@@ -6,39 +6,43 @@ from gymnasium.utils.env_checker import check_env
 
 from marl.topdrl.codec import TopDrlError, window
 from marl.topdrl.env import RewardSpec
-from marl.topdrl.proximity import PickGpuEnv, ProximitySpec
-from tests.marl.topdrl_worlds import env_of, job, many_jobs, observation_of, york_world
+from marl.topdrl.proximity import PickGpuEnv
+from tests.marl.topdrl_worlds import PROXIMITY, env_of, job, many_jobs, observation_of, york_world
 from tests.sim.worlds import job_table
 
-SLOTS, HOLD = 4, 4
-PROXIMITY = ProximitySpec(
-    row_s=20.0, most_rows=50, most_gang=4, server_weight=0.25, rack_weight=0.5, hidden=8, gpus=8
-)
+HOLD = 4
+
+
+def gpu_env():
+    world = york_world()
+    return PickGpuEnv(world=world, spec=PROXIMITY, make_jobs=many_jobs(world))
 
 
 def test_gymnasium_finds_no_fault():
-    check_env(env_of(york_world()), skip_render_check=True)
+    for env in (env_of(york_world()), gpu_env()):
+        check_env(env, skip_render_check=True)
 
 
-def test_gymnasium_finds_no_fault_with_the_picker_of_gpus():
-    world = york_world()
-    env = PickGpuEnv(world=world, spec=PROXIMITY, make_jobs=many_jobs(world))
-    check_env(env, skip_render_check=True)
-
-
-def played(env, act, jobs=None, seed=3):
+def played(env, jobs=None, seed=3):
+    """Actions, rewards and flags of an episode of first legal actions."""
     seen, _ = env.reset(seed=seed, options=None if jobs is None else {"jobs": jobs})
     steps, over = [], False
     while not over:
-        action = act(seen)
+        action = int(np.flatnonzero(seen["action_mask"])[0])
         seen, reward, ended, cut, _ = env.step(action)
         steps.append((action, reward, ended, cut))
         over = ended or cut
     return steps
 
 
-def first_legal(seen):
-    return int(np.flatnonzero(seen["action_mask"])[0])
+def two_pairs(world):
+    """Both come at once; a third job follows when they are done."""
+    return job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
+
+
+def first_worth(env, jobs):
+    seen, _ = env.reset(options={"jobs": jobs})
+    return float(seen["slots"][0, 4])
 
 
 def test_slots_show_the_most_valuable_jobs_first_and_what_they_would_get():
@@ -76,48 +80,36 @@ def test_a_start_takes_no_time_and_a_hold_waits_for_the_next_event():
 
 def test_flow_rewards_add_up_to_the_work_done():
     world = york_world()
-    jobs = job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
-    steps = played(env_of(world), first_legal, jobs)
-    # Both pairs are done before the last job comes at 100: 2 x 2 GPUs x 60 s of worth w, in
-    # units of 8 GPUs x 100 / 3 s.
-    env = env_of(world)
-    seen, _ = env.reset(options={"jobs": jobs})
-    worth = float(seen["slots"][0, 4])
+    env, jobs = env_of(world), two_pairs(world)
+    steps, worth = played(env, jobs), first_worth(env, jobs)
+    # 2 x 2 GPUs x 60 s of worth w, in units of 8 GPUs x 100 / 3 s.
     assert steps[-1][3]  # cut, for the last job has come
     assert sum(step[1] for step in steps) == pytest.approx(240 * worth / (800 / 3), rel=1e-6)
 
 
 def test_credit_says_at_once_what_a_start_earns():
     world = york_world()
-    jobs = job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
     env = env_of(world, reward=RewardSpec(kind="credit", price=0.25))
-    seen, _ = env.reset(options={"jobs": jobs})
-    worth = float(seen["slots"][0, 4])
+    worth = first_worth(env, two_pairs(world))
     _, reward, *_ = env.step(0)
     assert reward == pytest.approx(120 * (worth - 0.25) / (800 / 3), rel=1e-6)
     _, reward, *_ = env.step(HOLD)  # 6 GPUs idle for 60 s while somebody waits
     assert reward == pytest.approx(-0.25 * 6 * 60 / (800 / 3), rel=1e-6)
 
 
-def test_what_the_mask_forbids_is_refused():
+def test_equal_seeds_give_equal_episodes_and_what_the_mask_forbids_is_refused():
     env = env_of(york_world())
+    first, second, other = (played(env, seed=seed) for seed in (5, 5, 6))
+    assert first == second
+    assert first != other
     env.reset(seed=0)
     with pytest.raises(TopDrlError, match="action 4 is masked"):
         env.step(HOLD)
 
 
-def test_equal_seeds_give_equal_episodes():
-    world = york_world()
-    first, second, other = (played(env_of(world), first_legal, seed=seed) for seed in (5, 5, 6))
-    assert first == second
-    assert first != other
-
-
 def test_the_picker_of_gpus_is_paid_for_compact_gangs():
-    world = york_world()
-    jobs = job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
-    env = PickGpuEnv(world=world, spec=PROXIMITY, make_jobs=many_jobs(world))
-    env.reset(options={"jobs": jobs})
+    env = gpu_env()
+    env.reset(options={"jobs": two_pairs(york_world())})
     assert env.step(0)[1] == 0.0
     assert env.step(1)[1] == 1.0  # both on server 0
     env.step(2)
@@ -138,20 +130,16 @@ def test_impossible_observations_are_refused(given, rule):
         env_of(york_world(), **given)
 
 
-QUEUED = np.array([3, 4, 7, 8, 9, 11])
-WORTH = np.array([0.1, 0.9, 0.2, 0.9, 0.5, 0.3])
-
-
-def test_the_best_come_first_then_the_oldest_that_are_left():
-    shown = window(QUEUED, WORTH, observation_of(slots=4, oldest_slots=1))
-    assert shown.tolist() == [4, 8, 9, 3]
-    assert window(QUEUED, WORTH, observation_of(slots=4, oldest_slots=0)).tolist() == [4, 8, 9, 11]
-
-
-def test_a_short_queue_is_shown_whole():
-    assert window(QUEUED[:3], WORTH[:3], observation_of()).tolist() == [4, 7, 3]
-
-
-def test_by_submission_the_oldest_are_shown():
-    by_age = observation_of(order="submission")
-    assert window(QUEUED, WORTH, by_age).tolist() == [3, 4, 7, 8]
+@pytest.mark.parametrize(
+    ("given", "count", "shown"),
+    [
+        ({"oldest_slots": 1}, 6, [4, 8, 9, 3]),  # the best, then the oldest that are left
+        ({"oldest_slots": 0}, 6, [4, 8, 9, 11]),
+        ({}, 3, [4, 7, 3]),  # a short queue is shown whole
+        ({"order": "submission"}, 6, [3, 4, 7, 8]),
+    ],
+)
+def test_the_window_of_six_jobs(given, count, shown):
+    queued, worth = np.array([3, 4, 7, 8, 9, 11]), np.array([0.1, 0.9, 0.2, 0.9, 0.5, 0.3])
+    spec = observation_of(slots=4, **given)
+    assert window(queued[:count], worth[:count], spec).tolist() == shown

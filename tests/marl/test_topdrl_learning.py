@@ -1,4 +1,4 @@
-"""The rule, its imitation, and double DQN through RLlib: files, resuming, diverging."""
+"""Images and networks, the rule, its imitation, and double DQN: files, resuming, diverging."""
 
 import signal
 from dataclasses import replace
@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from marl.topdrl import network as images
 from marl.topdrl.env import (
     CompactTeacher,
     ImitationSpec,
-    PickJobEnv,
     behind_by,
     discounted,
     gathered,
     imitate,
     play_lessons,
 )
-from marl.topdrl.network import build_network, load_picker
+from marl.topdrl.network import build_network, dueling, load_picker
 from tests.marl.topdrl_worlds import env_of, network_of, observation_of, york_world
 from tests.marl.trainings import Training, curve, wait_for
 
@@ -34,8 +34,65 @@ TINY = (
 TRAINING = Training("train_topdrl.py", TINY)
 
 
-def lessons_of(env: PickJobEnv):
-    return gathered(list(play_lessons(env, SPEC, 0.9, 0)))
+def batch_of(world):
+    seen, _ = env_of(world).reset(seed=1)
+    return {key: torch.from_numpy(value)[None] for key, value in seen.items()}
+
+
+def test_the_canvas_fills_columns_until_gpus_are_free():
+    gpus = torch.zeros(1, 1, 1, 3, 3)
+    gpus[0, 0, 0, :, 2] = 1.0
+    gpus[0, 0, 0, 1] = torch.tensor([0.5, 0.25, 1.0])
+    gpus[0, 0, 0, 2] = torch.tensor([1.0, 0.75, 1.0])
+    canvas = images.canvas(gpus, 4)
+    assert canvas[0, 0].tolist() == [[0, 1, 1], [0, 1, 1], [0, 0, 1], [0, 0, 1]]
+    assert canvas[0, 1].tolist() == [[0, 0.25, 0.75], [0, 0.25, 0.75], [0, 0, 0.75], [0, 0, 0.75]]
+    assert images.topology_map(gpus)[0].tolist() == [[[1, 0, 0]], [[0, 0.5, 1]], [[1, 1, 1]]]
+
+
+def test_blocks_are_rows_of_time_times_gpus():
+    slots = torch.zeros(1, 2, 6)
+    slots[0, 0] = torch.tensor([1.0, 0.5, 0.5, 0.1, 0.2, 0.3])
+    blocks = images.blocks(slots, 4, 2)
+    job = [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert blocks[0, 0].tolist() == job
+    assert blocks[0, 1].tolist() == [pytest.approx([0.1, 0.1, 0, 0])] * 4
+    assert blocks[0, 3].tolist() == [pytest.approx([0.3, 0.3, 0, 0])] * 4
+
+
+def test_dueling_heads_average_over_what_is_legal():
+    values = dueling(
+        torch.tensor([[2.0]]), torch.tensor([[1.0, 5.0, 3.0]]), torch.tensor([[1.0, 0.0, 1.0]])
+    )
+    assert values.tolist() == [[1.0, -torch.inf, 3.0]]
+
+
+def small_network(branches="multi"):
+    return build_network(network_of(york_world(), branches), observation_of())
+
+
+@pytest.mark.parametrize("branches", ["multi", "single"])
+def test_gradients_reach_every_weight(branches):
+    network = small_network(branches)
+    values = network(batch_of(york_world()))
+    values[torch.isfinite(values)].pow(2).sum().backward()
+    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters())
+
+
+def test_scores_follow_their_jobs_from_slot_to_slot():
+    network, seen = small_network(), batch_of(york_world())
+    seen["slots"] = torch.rand(1, 4, 6)
+    seen["action_mask"] = torch.ones(1, 5)
+    order = [2, 0, 3, 1]
+    turned = {**seen, "slots": seen["slots"][:, order]}
+    before, after = (network(each)[0].detach() for each in (seen, turned))
+    assert after[:4].tolist() == pytest.approx(before[order].tolist(), abs=1e-5)
+    assert float(after[4]) == pytest.approx(float(before[4]), abs=1e-5)
+
+
+def test_the_same_weights_read_a_larger_cluster():
+    larger = batch_of(york_world(racks=3, servers=4))
+    assert torch.isfinite(small_network()(larger)[0]).any()
 
 
 def test_the_rule_says_the_same_of_one_and_of_many():
@@ -68,7 +125,8 @@ def test_imitation_comes_to_agree_with_the_rule():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     network = build_network(replace(network_of(world), channels=4, hidden=16), observation_of())
-    agreed = [share for _, share in imitate(network, lessons_of(env_of(world)), SPEC, 0)]
+    lessons = gathered(list(play_lessons(env_of(world), SPEC, 0.9, 0)))
+    agreed = [share for _, share in imitate(network, lessons, SPEC, 0)]
     assert agreed[-1] > 0.85
     assert agreed[-1] > agreed[0]
 

@@ -10,10 +10,18 @@ import torch
 from marl.schedulers.topdrl import Proximity, TopDrl, TopDrlRule, best_action
 from marl.topdrl.codec import TopDrlError
 from marl.topdrl.network import build_network, load_picker, save_picker
-from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
+from marl.topdrl.proximity import GpuScores, save_proximity
 from sim.run import Kind
 from sim.simulator import simulate
-from tests.marl.topdrl_worlds import env_of, job, many_jobs, network_of, observation_of, york_world
+from tests.marl.topdrl_worlds import (
+    PROXIMITY,
+    env_of,
+    job,
+    many_jobs,
+    network_of,
+    observation_of,
+    york_world,
+)
 from tests.sim.worlds import gantt, job_table, play
 
 
@@ -68,40 +76,26 @@ def test_training_and_use_see_and_do_the_same(policy):
         assert all(np.array_equal(mine[key], theirs[key]) for key in mine)
 
 
-def test_equal_runs_are_equal_and_everybody_is_served(policy):
-    world = york_world()
-    jobs = many_jobs(world)(8)
+def run_on(world, scheduler, seed=0):
+    return simulate(world.simulator(many_jobs(world)(1)), scheduler, seed, None)
+
+
+def test_equal_runs_are_equal_and_everybody_is_served_on_any_cluster_of_such_servers(policy):
     scheduler = TopDrl(policy=str(policy), name="topdrl")
-    first = simulate(world.simulator(jobs), scheduler, 0, None)
-    second = simulate(world.simulator(jobs), scheduler, 1, None)
+    first, second = (run_on(york_world(), scheduler, seed) for seed in (0, 1))
     assert starts_of(first) == starts_of(second)
-    assert np.isfinite(first.finish_s).all()
-
-
-def test_it_runs_on_a_larger_cluster(policy):
-    world = york_world(racks=3, servers=3)
-    run = simulate(
-        world.simulator(many_jobs(world)(1)), TopDrl(policy=str(policy), name="topdrl"), 0, None
-    )
-    assert np.isfinite(run.finish_s).all()
-
-
-def test_servers_that_are_too_large_are_refused(policy):
-    world = york_world(gpus=3)
+    for run in (first, run_on(york_world(racks=3, servers=3), scheduler)):
+        assert np.isfinite(run.finish_s).all()
     with pytest.raises(TopDrlError, match="this policy sees 2 of up to 2 of up to 2"):
-        simulate(
-            world.simulator(many_jobs(world)(1)), TopDrl(policy=str(policy), name="t"), 0, None
-        )
+        run_on(york_world(gpus=3), scheduler)
 
 
 def test_the_rule_waits_for_compact_gpus_and_takes_the_most_valuable_job_first():
     world = york_world(racks=1)
     # Two servers of two GPUs. A holds half of one until 50, B the other until 30. D and E come
     # before C's turn on two GPUs apart: C waits for a whole server, which is free at 30.
-    jobs = job_table(
-        [job(world, 0, 1, 50), job(world, 0, 2, 30), job(world, 1, 2, 10),
-         job(world, 2, 1, 10, "heavy"), job(world, 2, 1, 10), ]
-    )  # fmt: skip
+    jobs = job_table([job(world, 0, 1, 50), job(world, 0, 2, 30), job(world, 1, 2, 10),
+                      job(world, 2, 1, 10, "heavy"), job(world, 2, 1, 10)])  # fmt: skip
     observation = vars(observation_of())
     run = play(world.simulator(jobs), TopDrlRule(least_speed=0.99, observation=observation))
     told = gantt(run)
@@ -113,15 +107,13 @@ def test_the_rule_waits_for_compact_gpus_and_takes_the_most_valuable_job_first()
 
 def test_proximity_serves_first_come_first_served(tmp_path):
     world = york_world()
-    spec = ProximitySpec(row_s=20.0, most_rows=50, most_gang=4, server_weight=0.25,
-                         rack_weight=0.5, hidden=8, gpus=8)  # fmt: skip
-    network = GpuScores(spec)
+    network = GpuScores(PROXIMITY)
     with torch.no_grad():
         for weights in network.parameters():
             weights.zero_()
         network.scores.bias[:8] = torch.arange(8.0)  # the last GPU first
         network.scores.bias[8] = -1.0  # never idle
-    save_proximity(tmp_path, network.state_dict(), spec)
+    save_proximity(tmp_path, network.state_dict(), PROXIMITY)
     jobs = job_table([job(world, 0, 2, 10), job(world, 0, 4, 10), job(world, 1, 4, 5),
                       job(world, 1, 1, 5)])  # fmt: skip
     told = gantt(play(world.simulator(jobs), Proximity(policy=str(tmp_path))))
@@ -129,20 +121,16 @@ def test_proximity_serves_first_come_first_served(tmp_path):
     assert set(told["B"][2]) == {2, 3, 4, 5}
     assert told["C"][0] == pytest.approx(10.0)  # blocked, and D behind it
     assert told["D"][0] >= 10.0
-    other = york_world(racks=1)
     with pytest.raises(TopDrlError, match="has 4 GPUs, this policy is for 8"):
-        simulate(other.simulator(many_jobs(other)(1)), Proximity(policy=str(tmp_path)), 0, None)
+        run_on(york_world(racks=1), Proximity(policy=str(tmp_path)))
 
 
-def test_a_policy_of_before_says_sight(policy, tmp_path):
+def test_a_policy_of_before_says_sight_and_broken_ones_are_refused(policy, tmp_path):
     folder = shutil.copytree(policy, tmp_path / "old")
     told = json.loads((folder / "policy.json").read_text())
     told["sight"] = told.pop("observation")
     (folder / "policy.json").write_text(json.dumps(told))
     assert load_picker(folder)[1:] == load_picker(policy)[1:]
-
-
-def test_broken_policies_are_refused(policy, tmp_path):
     with pytest.raises(TopDrlError, match=r"add scheduler\.policy=FOLDER"):
         TopDrl(policy=None, name="topdrl")
     with pytest.raises(TopDrlError, match="is not there"):

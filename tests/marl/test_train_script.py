@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ pytestmark = pytest.mark.ray
 WORDS = (*TINY, "algo.envs_per_runner=2", "algo.checkpoint_every=1", "warm_start.episodes=1",
          "warm_start.epochs=1", "validate_every=2")  # fmt: skip
 TRAINING = Training("train.py", WORDS)
+slow = partial(pytest.param, marks=pytest.mark.slow)
 
 
 @dataclass(frozen=True)
@@ -160,19 +163,9 @@ def test_a_training_that_diverges_says_what_to_do(tmp_path: Path):
         ("rules.window=0", "rules.window is 0"),
         ("rules.rest_most_s=0", "rules.rest_most_s is 0; it must be null, or above 0"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
-        pytest.param(
-            "+policy.prior.layers={start: {}}",
-            "policy.prior.layers.start has []",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "linear_weights@policy.prior=suspending_by_hand",
-            "add rules.suspends=true",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "rules.suspends=true", "has no weights of suspensions", marks=pytest.mark.slow
-        ),
+        slow("+policy.prior.layers={start: {}}", "policy.prior.layers.start has []"),
+        slow("linear_weights@policy.prior=suspending_by_hand", "add rules.suspends=true"),
+        slow("rules.suspends=true", "has no weights of suspensions"),
     ],
 )
 def test_a_wrong_word_fails_before_any_work(tmp_path: Path, word: str, told: str):
@@ -183,12 +176,9 @@ def test_a_wrong_word_fails_before_any_work(tmp_path: Path, word: str, told: str
 @pytest.mark.slow
 def test_a_truncated_checkpoint_is_refused(interrupted: Interrupted, tmp_path: Path):
     broken = tmp_path / "broken" / "checkpoint"
-    for path in (interrupted.folder / "checkpoint").rglob("*"):
-        if path.is_file():
-            copy = broken / path.relative_to(interrupted.folder / "checkpoint")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            half = path.suffix == ".pkl"
-            copy.write_bytes(path.read_bytes()[: path.stat().st_size // (2 if half else 1)])
+    shutil.copytree(interrupted.folder / "checkpoint", broken)
+    for path in broken.rglob("*.pkl"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     message = said(TRAINING.run(tmp_path / "run", f"resume={broken.parent}", "algo.iterations=9"))
     assert f"resume={broken.parent}: none of its checkpoints is whole" in message
     assert f"{broken}/iteration_" in message

@@ -23,8 +23,9 @@ from tests.marl.worlds import (
     RandomJobs,
     any_legal,
     env_of,
+    first_legal,
     mixed_world,
-    rollout,
+    total_rewards,
     world_of,
 )
 from tests.sim.same_runs import assert_same
@@ -150,6 +151,12 @@ def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
         assert_same(ended(run), ended(other))
 
 
+def play_out(branches: SideBySide) -> None:
+    """Everyone takes the first legal action."""
+    while len(rows := branches.playing) > 0:
+        branches.act(rows, branches.seen(rows)["action_mask"].argmax(1))
+
+
 def test_branches_start_at_the_turn_and_part_by_their_acts():
     turns = turns_of(mixed_world(), BUSY(7))
     play_on(turns, np.random.default_rng(7), most=15)
@@ -158,8 +165,7 @@ def test_branches_start_at_the_turn_and_part_by_their_acts():
     rows = branches.playing
     assert len(rows) == len(legal)
     branches.act(rows, legal)
-    while len(rows := branches.playing) > 0:
-        branches.act(rows, branches.seen(rows)["action_mask"].argmax(1))
+    play_out(branches)
     ends = {ended(run).finish_s.tobytes() for run in branches.runs}
     assert len(ends) > 1
     assert not turns.over  # where it was
@@ -175,8 +181,7 @@ def test_branches_can_be_used_again_at_a_later_turn():
         for each in (branches, fresh):
             if each is branches:
                 each.become(np.arange(2), turns)
-            while len(rows := each.playing) > 0:
-                each.act(rows, each.seen(rows)["action_mask"].argmax(1))
+            play_out(each)
         for one, other in zip(branches.runs, fresh.runs, strict=True):
             assert_same(ended(one), ended(other))
     elsewhere = turns_of(mixed_world(), replace(BUSY, count=7)(0))
@@ -210,12 +215,13 @@ def test_numbers_of_actions_and_what_they_are_called():
     parts = [sizes.part(kind, np.arange(33)) for kind in (START, FORWARD, WAIT)]
     assert [part.shape for part in parts] == [(4, 3, 2), (4, 2), ()]
     assert parts[FORWARD][3, 1] == sizes.action(FORWARD, 3, 1)
-    assert sizes.words(sizes.action(START, 2, 1, 1)) == (
-        "start job 2 of the window from server 1 in mode 1"
-    )
-    assert sizes.words(sizes.action(FORWARD, 3, 1)) == "forward job 3 of the window to partition 1"
-    assert sizes.words(sizes.action(WAIT)) == "wait"
-    assert sizes.words(33) == "there are 33 actions"
+    for action, words in (
+        (sizes.action(START, 2, 1, 1), "start job 2 of the window from server 1 in mode 1"),
+        (sizes.action(FORWARD, 3, 1), "forward job 3 of the window to partition 1"),
+        (sizes.action(WAIT), "wait"),
+        (33, "there are 33 actions"),
+    ):
+        assert sizes.words(action) == words
 
 
 def test_a_kind_that_a_rule_allows_is_whole_and_costs_no_number_without_it():
@@ -242,28 +248,21 @@ def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
     assert play_on(turns, rngs[0]) == play_on(twin, rngs[1])
 
 
-def test_jobs_that_wait_for_ever_are_told_of():
+def test_jobs_that_wait_for_ever_or_come_to_no_partition_are_told_of():
     lost = turns_of(mixed_world(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
     with pytest.raises(SimulationError, match="wait forever"):
         play_on(lost, np.random.default_rng(0))
+    with pytest.raises(SimulationError, match="arrives at partition 1, and there are 0 to 0; play"):
+        mixed_world(1).simulator(MIXED_JOBS(0))
 
 
 def test_episodes_of_an_environment_are_the_runs_of_the_driver():
     env = env_of(mixed_world(), MIXED_JOBS)
-    played = rollout(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
-    total = sum(sum(rewards.values()) for rewards, _ in played)
-    assert env.turns is not None
-    turns = Turns(
-        mixed_world().simulator(env.turns.simulator.jobs), env.layout, RULES, gathers=True
-    )
-    delay_s = 0.0
-    while turns.next():
-        turns.act(int(np.argmax(turns.seen()["action_mask"])))
+    returns, _ = total_rewards(env, first_legal, 0)
+    turns = turns_of(mixed_world(), env.turns.simulator.jobs)
+    while not turns.over:
+        turns.act(first_legal(0, turns.seen()))
+        turns.next()
     delay_s = float(turns.take().delay_s.sum())
-    assert total == pytest.approx(-delay_s / 1000.0)
+    assert returns.sum() == pytest.approx(-delay_s / 1000.0)
     assert_same(ended(turns), ended(env.turns))
-
-
-def test_jobs_of_more_partitions_than_there_are_are_refused():
-    with pytest.raises(SimulationError, match="arrives at partition 1, and there are 0 to 0; play"):
-        mixed_world(1).simulator(MIXED_JOBS(0))

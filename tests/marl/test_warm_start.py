@@ -11,14 +11,9 @@ from marl.training.spec import WarmStartSpec
 from tests.marl.worlds import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_world, total_rewards
 
 SPEC = WarmStartSpec(
-    episodes=20,
-    by_rule=True,
-    least_speed=1.2,
-    epochs=40,
-    minibatch=64,
-    learning_rate=5e-3,
+    episodes=20, by_rule=True, least_speed=1.2, epochs=40, minibatch=64, learning_rate=5e-3,
     value_weight=0.1,
-)
+)  # fmt: skip
 
 
 def teacher_of(layout: Layout) -> RuleTeacher:

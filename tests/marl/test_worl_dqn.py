@@ -7,20 +7,8 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 
-from marl.env.plan_env import (
-    OfPlace,
-    PlacementNetwork,
-    PlanEnv,
-    PlanPolicyError,
-    TrainingProblems,
-    drawn_goal,
-    load_plan_policy,
-    look,
-    new_scratch,
-    place,
-    place_by_value,
-    save_plan_policy,
-)
+from marl.env import plan_env
+from marl.env.plan_env import OfPlace, PlanEnv, PlanPolicyError, drawn_goal, new_scratch
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, schedule
@@ -28,26 +16,23 @@ from sim.dag.search import Meter, start_plans
 from tests.dag.plan_rules import check_plan
 from tests.marl.trainings import Training
 
-PROBLEMS = TrainingProblems(
+PROBLEMS = plan_env.TrainingProblems(
     tasks=20, gpus=[4, 20], mb_per_s=[5.0, 50.0], between_gbps=[0.5, 2.0], inside_gbps=100.0,
     least_share=0.2, per_server=4, kinds={"a": [1.0, 16.0], "b": [2.0, 40.0]},
 )  # fmt: skip
 
 
-def network(seed: int = 0) -> PlacementNetwork:
+def network() -> plan_env.PlacementNetwork:
     """With weights that say something."""
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        made = PlacementNetwork(8)
+        torch.manual_seed(0)
+        made = plan_env.PlacementNetwork(8)
         torch.nn.init.normal_(made.last.weight)
     return made.eval()
 
 
-def test_the_environment_keeps_gymnasiums_rules():
-    check_env(PlanEnv(draw=PROBLEMS, gap_weight=0.1), skip_render_check=True)
-
-
 def test_an_episode_places_every_task_and_pays_for_the_makespan():
+    check_env(PlanEnv(draw=PROBLEMS, gap_weight=0.1), skip_render_check=True)
     env = PlanEnv(draw=PROBLEMS, gap_weight=0.0)
     seen, _ = env.reset(seed=3)
     paid, done, steps = 0.0, False, 0
@@ -68,12 +53,12 @@ def test_compiled_and_torch_choose_the_same():
         goal = drawn_goal(PROBLEMS(rng), rng)
         dag, hopes, size = goal.problem.arrays, goal.hopes, (20, goal.problem.num_gpus)
         fast, slow = new_scratch(new_lanes(*size)), new_scratch(new_lanes(*size))
-        place_by_value(dag, hopes, model.weights(), fast, np.zeros((2, 8)))
+        plan_env.place_by_value(dag, hopes, model.weights(), fast, np.zeros((2, 8)))
         for task in hopes.order.tolist():
-            look(dag, hopes, task, slow)
+            plan_env.look(dag, hopes, task, slow)
             with torch.no_grad():
                 values = model(torch.tensor(slow.seen, dtype=torch.float32))
-            place(dag, task, int(slow.shortlist[int(values.argmax())]), slow)
+            plan_env.place(dag, task, int(slow.shortlist[int(values.argmax())]), slow)
         assert slow.lanes.gpu.tolist() == fast.lanes.gpu.tolist()
         assert slow.lanes.finish.tolist() == fast.lanes.finish.tolist()
 
@@ -90,13 +75,11 @@ def test_the_order_of_the_shortlist_does_not_matter():
 
 @pytest.mark.parametrize("search", [WorlDqnSearch, DqnPlacerSearch])
 def test_a_policy_file_plans(tmp_path, search):
-    model = network()
-    save_plan_policy(tmp_path, model.state_dict(), 8)
+    plan_env.save_plan_policy(tmp_path, network().state_dict(), 8)
     problem = PROBLEMS(np.random.default_rng(0))
     meter, rng = Meter(problem, 50), np.random.default_rng(1)
-    search(checkpoint=str(tmp_path)).search(
-        start_plans(problem, 5, seeded=True, rng=rng), meter, rng
-    )
+    plans = start_plans(problem, 5, seeded=True, rng=rng)
+    search(checkpoint=str(tmp_path)).search(plans, meter, rng)
     check_plan(problem, meter.best.plan)
     assert meter.left == 0
     assert meter.best.makespan_s <= schedule(problem, heft(problem)).makespan_s
@@ -105,10 +88,10 @@ def test_a_policy_file_plans(tmp_path, search):
 def test_a_missing_or_foreign_policy_is_named(tmp_path):
     with pytest.raises(PlanPolicyError, match=r"train it first: python scripts/train_worl\.py"):
         WorlDqnSearch(checkpoint=str(tmp_path))
-    save_plan_policy(tmp_path, network().state_dict(), 8)
+    plan_env.save_plan_policy(tmp_path, network().state_dict(), 8)
     (tmp_path / "policy.json").write_text(json.dumps({"format": 1, "hidden": 9}))
     with pytest.raises(PlanPolicyError, match="cannot be read"):
-        load_plan_policy(tmp_path)
+        plan_env.load_plan_policy(tmp_path)
 
 
 @pytest.mark.slow
@@ -123,12 +106,10 @@ def test_training_changes_weights_and_goes_on(tmp_path):
         epsilon_first=0.5, epsilon_last=0.1, epsilon_steps=200,
     )  # fmt: skip
 
-    def trainer() -> PlanTrainer:
-        return PlanTrainer(
-            make_env=lambda: PlanEnv(draw=PROBLEMS, gap_weight=0.0), spec=spec, seed=1
-        )
+    def make_env() -> PlanEnv:
+        return PlanEnv(draw=PROBLEMS, gap_weight=0.0)
 
-    first = trainer()
+    first, second = (PlanTrainer(make_env=make_env, spec=spec, seed=1) for _ in range(2))
     before = first.weights()
     for _ in range(3):
         steps, returned, loss = first.iterate()
@@ -137,7 +118,6 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     assert any(not torch.equal(before[key], after[key]) for key in before)
     first.save(tmp_path / "checkpoint")
     first.close()
-    second = trainer()
     second.restore(tmp_path / "checkpoint")
     assert all(torch.equal(after[key], value) for key, value in second.weights().items())
     assert second.iterate()[0] > steps

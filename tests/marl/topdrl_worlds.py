@@ -8,6 +8,7 @@ import numpy as np
 from marl.env.world import World
 from marl.topdrl.codec import NetworkSpec, ObservationSpec, on_cluster
 from marl.topdrl.env import PickJobEnv, RewardSpec
+from marl.topdrl.proximity import ProximitySpec
 from sim.jobs import JobTable
 from sim.physics.networks import YorkNetwork
 from sim.physics.physics import Physics
@@ -18,6 +19,9 @@ from sim.topology.outages import NO_OUTAGES
 from tests.sim.worlds import Job, job_table, rules_of
 
 MODELS = {"light": {"param_mb": 5.0, "gflops": 8.0}, "heavy": {"param_mb": 500.0, "gflops": 0.7}}
+PROXIMITY = ProximitySpec(
+    row_s=20.0, most_rows=50, most_gang=4, server_weight=0.25, rack_weight=0.5, hidden=8, gpus=8
+)
 FLOW = RewardSpec(kind="flow", price=0.0)
 
 
@@ -51,13 +55,9 @@ def many_jobs(world: World, count: int = 30) -> Callable[[int], JobTable]:
     def make(seed: int) -> JobTable:
         rng = np.random.default_rng(seed)
         at_s = np.cumsum(rng.exponential(20.0, count)) - 1.0
-        return job_table(
-            [
-                job(world, float(max(at, 0.0)), int(rng.integers(1, 5)),
-                    float(rng.uniform(20, 200)), str(rng.choice(["light", "heavy"])))
-                for at in at_s
-            ]
-        )  # fmt: skip
+        rows = ((max(at, 0.0), int(rng.integers(1, 5)), rng.uniform(20, 200),
+                 str(rng.choice(["light", "heavy"]))) for at in at_s)  # fmt: skip
+        return job_table([job(world, *row) for row in rows])
 
     return make
 

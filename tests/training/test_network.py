@@ -83,11 +83,9 @@ def test_it_begins_as_its_prior():
         assert bool(tensor.any()) != begins_as_zero, name
     assert not [name for name in tensors if "value" in name or "rack_norm" in name]
     prior = policy.prior
-    assert prior is not None
+    scale, wanted = prior.start_layer.scale.numpy(), SUSPENDING.start_layer.scale
     assert np.array_equal(prior.start.detach().numpy(), SUSPENDING.start.astype(np.float32))
-    assert np.array_equal(
-        prior.start_layer.scale.numpy(), SUSPENDING.start_layer.scale.astype(np.float32)
-    )
+    assert np.array_equal(scale, wanted.astype(np.float32))
     ends = np.cumsum([each.numel() for each in tensors.values()])[:-1]
     far = dict(zip(tensors, np.split(sigma, ends), strict=True))
     given = [far[f"prior.{name}"] for name in ("start", "forward_to", "suspend")]
@@ -96,11 +94,7 @@ def test_it_begins_as_its_prior():
         if name not in ("prior.start", "prior.forward_to", "prior.suspend"):
             outer = name.startswith(LAST) or name in OUTER
             assert np.all(each == (0.15 if outer else 0.1)), name
-
-
-def test_from_zero_members_are_further_away():
-    _, _, sigma = first("zero")
-    assert set(np.unique(sigma)) == {0.1, 0.3, 1.0}
+    assert set(np.unique(first("zero")[2])) == {0.1, 0.3, 1.0}  # from zero they go further away
 
 
 HIDDEN = ("wait_over_loss", "prolongs", "holds_up", "wait_difference", "puts_off")
@@ -124,24 +118,20 @@ def test_hidden_columns_change_no_score_of_any_member(name: str):
         (members(begin(vector, sigma, 0), 1)[0], True, form),
     ):
         policy = what.policy(member)
-        policy.num_racks = 4  # it is torch that plays here
+        policy.num_racks = 4  # torch plays here
         with torch.no_grad():
             one, other = policy(before).logits, policy(after).logits
         assert torch.equal(one, other) != reads
     assert np.count_nonzero(sigma) - np.count_nonzero(blind_sigma) >= 6 * 6
 
 
-def test_a_name_that_two_arrays_have_hides_in_both_or_in_one():
-    _, vector, _ = first("plain", ("fragments",))
-    (_, pair, _), (_, forward, _) = (
-        first("plain", (f"{array}.fragments",)) for array in ("pairs", "forwards")
+def test_a_name_that_two_arrays_have_hides_in_both_or_in_one_and_others_are_refused():
+    both, pair, forward = (
+        set(np.flatnonzero(first("plain", (name,))[1] == 0))
+        for name in ("fragments", "pairs.fragments", "forwards.fragments")
     )
-    hidden = [set(np.flatnonzero(each == 0)) for each in (vector, pair, forward)]
-    assert hidden[0] == hidden[1] | hidden[2]
-    assert len(hidden[0]) > max(len(hidden[1]), len(hidden[2]))
-
-
-def test_what_cannot_be_hidden_is_refused():
+    assert both == pair | forward
+    assert len(both) > max(len(pair), len(forward))
     with pytest.raises(ValueError, match=r"hide has 'legal'; it takes .*pairs.holds_up, "):
         first("plain", ("legal",))
 
@@ -156,13 +146,7 @@ def test_a_checkpoint_holds_the_form(tmp_path):
     assert np.array_equal(vector_of(found.form.policy(found.climb.mean)), vector)
 
 
-LOADED = """
-import sys
-import gpuyard.training.setting, gpuyard.training.trainer
-from gpuyard.training.windows import play_pairs, play_windows
-assert not {"torch", "ray"} & set(sys.modules)
-"""
-
-
 def test_learning_scores_loads_no_torch():
-    subprocess.run([sys.executable, "-c", LOADED], cwd=ROOT, check=True)
+    modules = "gpuyard.training.setting, gpuyard.training.trainer, gpuyard.training.windows"
+    seen = f"import sys, {modules}; assert not {{'torch', 'ray'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", seen], cwd=ROOT, check=True)

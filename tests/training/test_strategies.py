@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
+from gpuyard.training import strategies
 from gpuyard.training.strategies import (
     CLIP,
-    FIRST_STEP,
-    LAST_STEP,
     Climb,
     ascend,
     begin,
-    drawn_window,
     gradient,
     members,
     noise,
@@ -18,7 +16,7 @@ from gpuyard.training.strategies import (
 )
 from sim.arrays import FloatArray
 
-PAIRS = 24
+PAIRS, FIRST, LAST = 24, strategies.FIRST_STEP, strategies.LAST_STEP
 TOP = np.linspace(-2.0, 2.0, 12)
 
 
@@ -34,7 +32,7 @@ def differences(climb: Climb, noise_of_windows: float = 0.0) -> list[float]:
     """Second member - first, each on its pair's window, whose noise both have."""
     found = []
     for pair in range(PAIRS):
-        window = np.random.default_rng(drawn_window(climb, pair, 1000)).normal()
+        window = np.random.default_rng(strategies.drawn_window(climb, pair, 1000)).normal()
         one, other = (height(x) + noise_of_windows * window for x in members(climb, pair))
         found.append(other - one)
     return found
@@ -103,7 +101,7 @@ def test_steps_are_in_units_of_sigma_and_fall():
     sigma = np.array([0.1, 1.0, 0.0])
     climb = ascend(begin(np.zeros(3), sigma, 0), np.array([5.0, -0.01, 1.0]), 0.15)
     assert climb.mean == pytest.approx([0.015, -0.15, 0.0], rel=1e-4)  # Adam's first step
-    assert (step_at(0.0), step_at(1.0), step_at(7.0)) == (FIRST_STEP, LAST_STEP, LAST_STEP)
+    assert (step_at(0.0), step_at(1.0), step_at(7.0)) == (FIRST, LAST, LAST)
 
 
 def test_the_average_is_that_of_late_means():
@@ -115,12 +113,9 @@ def test_the_average_is_that_of_late_means():
     assert climb.average[0] == pytest.approx(np.average(means, weights=weights), rel=0.02)
 
 
-@pytest.mark.parametrize("sigma", [np.zeros(3), np.full(2, -1.0)])
-def test_a_search_that_cannot_begin_is_refused(sigma: FloatArray):
-    with pytest.raises(ValueError, match="sigma"):
-        begin(np.zeros(2), sigma, 0)
-
-
-def test_a_pair_counts_once():
+def test_a_search_that_cannot_begin_or_counts_a_pair_twice_is_refused():
+    for sigma in (np.zeros(3), np.full(2, -1.0)):
+        with pytest.raises(ValueError, match="sigma"):
+            begin(np.zeros(2), sigma, 0)
     with pytest.raises(ValueError, match="twice"):
         gradient(start(), [1, 1], [0.0, 1.0])
