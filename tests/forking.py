@@ -36,6 +36,12 @@ TIMED_OUT = "timed out"
 _left_with: list[int] = []  # status of this program, once it has ended by itself
 
 
+def environment() -> dict[str, str]:
+    """Of programs that tests start."""
+    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
+    return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
 def run_program(
     words: Sequence[str],
     *,
@@ -48,11 +54,10 @@ def run_program(
     Raises:
         subprocess.TimeoutExpired: it was ended then.
     """
-    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-    more = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **(env or {})}
     with tempfile.TemporaryDirectory() as folder:
         printed = {name: str(Path(folder, name)) for name in ("out", "err")}
-        told = {"words": list(words), "cwd": str(cwd), "env": kept | more, "timeout": timeout}
+        told = {"words": list(words), "cwd": str(cwd), "timeout": timeout}
+        told["env"] = {**environment(), **(env or {})}
         parent = _parent()
         parent.stdin.write(json.dumps(told | printed) + "\n")
         parent.stdin.flush()
@@ -91,25 +96,22 @@ def serve() -> None:
         importlib.import_module(name)
     look_up_once(ROOT / "conf")
     with redirect_stdout(sys.stderr):  # answers go to standard output
-        play_once()
+        # Hydra's plugins, numba's targets and compiled functions are loaded with a short run.
+        importlib.import_module("gpuyard.api.running").simulate(
+            "venus_like", "headline_leaf_spine", "sjf", overrides=["workload.num_jobs=20"]
+        )
     assert "ray" not in sys.modules
     assert threading.active_count() == 1  # no other comes along, nor does a lock that it holds
     gc.freeze()  # children need not look through all of it, which would copy it
     gc.set_threshold(20_000)
-    while line := _read_line():
+    unread = sys.stdin.buffer.raw  # what is read ahead, a child would have as well
+    while line := unread.readline():
         told = json.loads(line)
         child = os.fork()
         if child == 0:
             become(told)
             return
         os.write(1, f"{_status(child, told['timeout'])}\n".encode())
-
-
-def play_once() -> None:
-    """A short run: Hydra's plugins, numba's targets and compiled functions are loaded with it."""
-    importlib.import_module("gpuyard.api.running").simulate(
-        "venus_like", "headline_leaf_spine", "sjf", overrides=["workload.num_jobs=20"]
-    )
 
 
 def become(told: Mapping[str, Any]) -> None:
@@ -141,17 +143,6 @@ def _run(first: str, *rest: str) -> None:
     else:
         sys.path[0], sys.argv = str(Path(first).parent), [first, *rest]
         runpy.run_path(first, run_name="__main__")
-
-
-def _read_line() -> bytes:
-    """A line of standard input, with nothing read ahead that a child would have as well."""
-    line = b""
-    while not line.endswith(b"\n"):
-        read = os.read(0, 1)
-        if not read:
-            return b""
-        line += read
-    return line
 
 
 def _status(child: int, timeout: float) -> str:

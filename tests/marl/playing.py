@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from marl.env.actions import FORWARD, MODES, SUSPEND
+from marl.env.actions import FORWARD, START, SUSPEND
 from marl.env.layout import NEEDS, CodecRules, Observation, layout_for
 from marl.env.playing import Play
 from marl.env.plays import Rounds, blank_buffers, forked
@@ -103,10 +104,7 @@ def play(world: World, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator
     layout = rounds.layout
     while simulator.advance():
         rounds.open()
-        waited: set[int] = set()
-        pressed: set[int] = set()
-        sent: set[int] = set()
-        last = 0
+        waited, pressed, sent, last = set[int](), set[int](), set[int](), 0
         while True:
             view = views.view()
             seen = rounds.observe(view, everyone=False)
@@ -127,23 +125,14 @@ def play(world: World, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator
             simulator.apply(decision)
 
 
-def starts_of(now: Round, agent: int) -> np.ndarray:
-    """(W, S, MODES) the mask of starts."""
-    layout = now.rounds.layout
-    mask = now.seen[agent]["action_mask"]
-    return mask[: layout.starts].reshape(layout.window, layout.servers, MODES) > 0
+def allowed(kind: int, now: Round, agent: int) -> np.ndarray:
+    """The mask of one kind of action: starts (W, S, MODES), forwards and suspensions (W, M)."""
+    return now.rounds.layout.sizes.part(kind, now.seen[agent]["action_mask"]) > 0
 
 
-def forwards_of(now: Round, agent: int) -> np.ndarray:
-    """(W, M) the mask of forwards."""
-    layout = now.rounds.layout
-    mask = now.seen[agent]["action_mask"]
-    return layout.sizes.part(FORWARD, mask) > 0
-
-
-def suspensions_of(now: Round, agent: int) -> np.ndarray:
-    """(W, M) the mask of suspensions."""
-    return now.rounds.layout.sizes.part(SUSPEND, now.seen[agent]["action_mask"]) > 0
+starts_of, forwards_of, suspensions_of = (
+    partial(allowed, kind) for kind in (START, FORWARD, SUSPEND)
+)
 
 
 def tried(simulator: Simulator, decision: Decision) -> Simulator:

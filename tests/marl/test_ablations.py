@@ -26,7 +26,15 @@ from marl.policy.build import (
 from marl.policy.pair_score import stack
 from sim.jobs import JobTable
 from tests.marl.trainings import CONF
-from tests.marl.worlds import MIXED_JOBS, RULES, SMALL, any_legal, env_of, mixed_world
+from tests.marl.worlds import (
+    MIXED_JOBS,
+    RULES,
+    SMALL,
+    any_legal,
+    env_of,
+    mixed_world,
+    total_rewards,
+)
 from tests.sim.worlds import Job, job_table
 
 OWN = [Job(0, 2, 500, 500, 0, 0), Job(0, 4, 300, 300, 1, 0), Job(0, 1, 900, 900, 2, 0)]
@@ -75,16 +83,16 @@ def test_the_blind_still_forward_but_not_those_who_are_alone_or_have_no_hop(
     rules: dict[str, bool], max_forwards: int, forwards: bool
 ):
     env = env_of(mixed_world(max_forwards=max_forwards), MIXED_JOBS, rules=replace(RULES, **rules))
-    rng, offered, sent = np.random.default_rng(0), 0, 0
-    observations, _ = env.reset(seed=3)
-    while env.agents:
-        offered += sum(
-            o["action_mask"][env.layout.starts : -1].sum() for o in observations.values()
-        )
-        actions = {a: any_legal(rng, o) for a, o in observations.items()}
-        sent += sum(env.layout.starts <= a < env.layout.wait for a in actions.values())
-        observations = env.step(actions)[0]
-    assert (offered > 0, sent > 0) == (forwards, forwards)
+    rng, offered, sent = np.random.default_rng(0), [], []
+
+    def act(_: str, seen: Observation) -> int:
+        offered.append(seen["action_mask"][env.layout.starts : -1].any())
+        action = any_legal(rng, seen)
+        sent.append(env.layout.starts <= action < env.layout.wait)
+        return action
+
+    total_rewards(env, act, 3)
+    assert (any(offered), any(sent)) == (forwards, forwards)
 
 
 @pytest.mark.parametrize("critic", ["own", "shared"])

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from marl.training.spec import LocalRay
-from tests.forking import run_program
+from tests.forking import environment, run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
@@ -46,7 +46,7 @@ class Training:
         """
         with (folder.parent / "printed").open("w") as printed:
             running = subprocess.Popen(
-                self._command(folder, words), cwd=folder.parent, env=_environment(), text=True,
+                self._command(folder, words), cwd=folder.parent, env=environment(), text=True,
                 stdout=printed, stderr=printed, start_new_session=True,
             )  # fmt: skip
         try:
@@ -59,11 +59,6 @@ class Training:
     def _command(self, folder: Path, words: tuple[str, ...]) -> list[str]:
         script = str(ROOT / "scripts" / self.script)
         return [sys.executable, script, *self.tiny, f"hydra.run.dir={folder}", *words]
-
-
-def _environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def curve(folder: Path) -> list[dict[str, str]]:

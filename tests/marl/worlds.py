@@ -38,17 +38,13 @@ def rich_physics(topology: Topology, seed: int = 0) -> Physics:
     local, apart, far = rng.uniform(0.0, 0.2, (3, PROFILES, 1))
     return Physics(
         catalogue=Catalogue(
-            names=tuple(f"p{p}" for p in range(PROFILES)),
-            gpu_types=topology.gpu_types,
-            compute_s=rng.uniform(0.5, 2.0, (PROFILES, kinds)),
-            sync_bytes=np.ones(PROFILES),
-            gang_ok=np.ones(PROFILES, dtype=np.bool_),
-            source="hand",
+            names=tuple(f"p{p}" for p in range(PROFILES)), gpu_types=topology.gpu_types,
+            compute_s=rng.uniform(0.5, 2.0, (PROFILES, kinds)), sync_bytes=np.ones(PROFILES),
+            gang_ok=np.ones(PROFILES, dtype=np.bool_), source="hand",
         ),
         pairs=PairTable(
             slowdown=rng.uniform(1.0, 2.0, (kinds, PROFILES, PROFILES)),
-            feasible=fits & fits.transpose(0, 2, 1),
-            source="hand",
+            feasible=fits & fits.transpose(0, 2, 1), source="hand",
         ),
         network=NetworkTables(
             local_s=local * np.maximum(np.arange(int(topology.gpus_per_server.max()) + 1) - 1, 0),
@@ -58,7 +54,7 @@ def rich_physics(topology: Topology, seed: int = 0) -> Physics:
             uplink_factor=np.array([1.0, 1.0, 1.5, 2.5]),
         ),
         reference_gpu=topology.gpu_types[0],
-    )
+    )  # fmt: skip
 
 
 def world_of(topology: Topology, partitions: int, **given: Any) -> World:
@@ -67,12 +63,8 @@ def world_of(topology: Topology, partitions: int, **given: Any) -> World:
     rules = {"max_tenants": 2}
     rules |= {key: given.pop(key) for key in ("max_tenants", "max_forwards") if key in given}
     fields = {"belief": physics, "rules": rules_of(**rules), "outages": NO_OUTAGES} | given
-    return World(
-        topology=topology,
-        physics=physics,
-        partition_of_server=contiguous_partitions(topology, partitions),
-        **fields,
-    )
+    owners = contiguous_partitions(topology, partitions)
+    return World(topology=topology, physics=physics, partition_of_server=owners, **fields)
 
 
 def plain_world(
@@ -127,14 +119,10 @@ def env_of(
     reward: Reward | None = None,
 ) -> SchedulingEnv:
     return SchedulingEnv(
-        world=world,
-        layout=layout_for(world.topology, world.partition_of_server, rules),
-        rules=rules,
-        reward=reward or DelayReward(own_weight=own_weight, scale_s=scale_s),
-        make_jobs=make_jobs,
-        max_rounds=max_rounds,
-        everyone=everyone,
-    )
+        world=world, layout=layout_for(world.topology, world.partition_of_server, rules),
+        rules=rules, reward=reward or DelayReward(own_weight=own_weight, scale_s=scale_s),
+        make_jobs=make_jobs, max_rounds=max_rounds, everyone=everyone,
+    )  # fmt: skip
 
 
 def any_legal(rng: np.random.Generator, observation: Observation) -> int:

@@ -21,11 +21,10 @@ PATIENCE_S = 300.0
 
 
 def start(cluster: Loopback, folder: Path, *words: str) -> subprocess.Popen[str]:
+    script = [sys.executable, str(ROOT / "scripts" / "learn.py"), f"hydra.run.dir={folder}"]
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "learn.py"), *TINY, f"hydra.run.dir={folder}",
-         *words],
-        env=cluster.environment(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True,
+        [*script, *TINY, *words], env=cluster.environment(), cwd=ROOT, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
