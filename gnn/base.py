@@ -5,7 +5,6 @@ from its own and its neighbours' mean. Only sums over racks need PyG, which take
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Self, cast
 
@@ -141,14 +140,6 @@ class ScatterTree:
         """(N, D), rows of padding set to zero."""
         return server.masked_fill(self.no_server, 0.0)
 
-    def real_racks(self, rack: Tensor) -> Tensor:
-        """(B * R, D), rows of absent racks set to zero."""
-        return rack.masked_fill(self.no_rack, 0.0)
-
-    def real_clusters(self, cluster: Tensor) -> Tensor:
-        """(B, D), rows of partitions without a server set to zero."""
-        return cluster.masked_fill(self.no_cluster, 0.0)
-
 
 def _rack_rows(batch: ClusterBatch) -> Tensor:
     """(N,) row of each server's rack in the flat batch; a wrong rack would reach a neighbour."""
@@ -192,12 +183,6 @@ class Update(nn.Module):
         self.neighbour = nn.Linear(neighbour_dim, out_dim)
         self.own = nn.Linear(own_dim, out_dim, bias=False) if own_dim else None
 
-    def reset_parameters(self) -> None:
-        """Draw new weights."""
-        self.neighbour.reset_parameters()
-        if self.own is not None:
-            self.own.reset_parameters()
-
     def message(self, neighbour: Tensor) -> Tensor:
         """`W_nbr h + b` of neighbours or of their mean."""
         return F.linear(neighbour, self.neighbour.weight, self.neighbour.bias)
@@ -239,12 +224,6 @@ class Sweep(nn.Module):
         self.cluster_up = Update(own_dim=upper_dim, neighbour_dim=h, out_dim=h)
         self.rack_down = Update(own_dim=h, neighbour_dim=h, out_dim=h)
         self.server_down = Update(own_dim=h, neighbour_dim=h, out_dim=h)
-
-    def reset_parameters(self) -> None:
-        """Draw new weights."""
-        for update in (self.server_up, self.rack_up, self.cluster_up,
-                       self.rack_down, self.server_down):  # fmt: skip
-            update.reset_parameters()
 
     def forward(self, gpu_mean: Tensor, nodes: Nodes, tree: ScatterTree) -> Nodes:
         """New states; `gpu_mean` (N, gpu_dim) is the mean GPU embedding of each server."""
@@ -312,14 +291,6 @@ class Encoder(nn.Module, ABC):
     def _add_layers(self, sizes: Sizes) -> None:
         """Draw what stands between GPUs' embeddings and the norms."""
 
-    def reset_parameters(self) -> None:
-        """Draw new weights."""
-        for module in self.modules():
-            reset = getattr(module, "reset_parameters", None)
-            of_pyg = type(module).__module__.startswith("torch_geometric.")
-            if isinstance(module, nn.Linear | nn.LayerNorm) or (of_pyg and callable(reset)):
-                cast(Callable[[], None], reset)()
-
     def embed_gpus(self, x_gpu: Tensor) -> Tensor:
         """(..., gpu_features) -> (..., gpu_dim)."""
         embedded: Tensor = self.gpu(x_gpu)
@@ -328,10 +299,11 @@ class Encoder(nn.Module, ABC):
     def _normed(self, batch: ClusterBatch, edges: ScatterTree, nodes: Nodes) -> Embeddings:
         """The last states, of all levels, as embeddings."""
         parts, servers = batch.server_mask.shape
+        rack = self.rack_norm(nodes.rack).masked_fill(edges.no_rack, 0.0)
         return Embeddings(
             edges.real_servers(self.server_norm(nodes.server)).view(parts, servers, -1),
-            edges.real_racks(self.rack_norm(nodes.rack)).view(parts, batch.num_racks, -1),
-            edges.real_clusters(self.cluster_norm(nodes.cluster)),
+            rack.view(parts, batch.num_racks, -1),
+            self.cluster_norm(nodes.cluster).masked_fill(edges.no_cluster, 0.0),
         )
 
     def _opened(self, batch: ClusterBatch) -> tuple[ScatterTree, Tensor, Tensor]:

@@ -234,13 +234,8 @@ class CompactTeacher:
 
     def act(self, observation: Observation) -> int:
         """An action that the mask allows."""
-        mask, speed = observation["action_mask"], observation["slots"][:, OfSlot.SPEED]
-        good = np.flatnonzero((mask[:-1] > 0) & (speed >= self.least_speed))
-        if len(good):
-            return int(good[0])
-        if mask[-1]:
-            return len(mask) - 1
-        return int(np.argmax(np.where(mask[:-1] > 0, speed, -1.0)))
+        read = ("action_mask", "slots")
+        return int(self.act_on_batch({k: torch.from_numpy(observation[k])[None] for k in read})[0])
 
     def act_on_batch(self, observation: dict[str, Tensor]) -> Tensor:
         """(B,) the same for a batch."""

@@ -3,7 +3,6 @@
 import signal
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -95,18 +94,16 @@ def test_the_same_weights_read_a_larger_cluster():
     assert torch.isfinite(small_network()(larger)[0]).any()
 
 
-def test_the_rule_says_the_same_of_one_and_of_many():
-    env, rule = env_of(york_world()), CompactTeacher(0.9)
-    rng = np.random.default_rng(0)
-    seen, _ = env.reset(seed=2)
-    for _ in range(60):
-        batch = {key: torch.from_numpy(value)[None] for key, value in seen.items()}
-        batch["slots"][..., 5] = torch.from_numpy(rng.random((1, 4), dtype=np.float32))
-        one = {key: value[0].numpy() for key, value in batch.items()}
-        assert int(rule.act_on_batch(batch)[0]) == rule.act(one)
-        seen, _, ended, cut, _ = env.step(env.action_space.sample())
-        if ended or cut:
-            seen, _ = env.reset()
+def test_the_rule_starts_the_first_compact_job_or_holds_or_starts_the_fastest():
+    mask = [[1, 1, 1, 1], [0, 1, 1, 1], [1, 1, 0, 1], [1, 1, 0, 0]]
+    slots = torch.zeros(4, 3, 6)
+    slots[..., 5] = torch.tensor(
+        [[0.5, 0.95, 0.9], [1.0, 0.5, 0.9], [0.5, 0.6, 1.0], [0.5, 0.6, 1]]
+    )
+    seen = {"action_mask": torch.tensor(mask).float(), "slots": slots}
+    assert CompactTeacher(0.9).act_on_batch(seen).tolist() == [1, 2, 3, 1]
+    each = [{key: value[row].numpy() for key, value in seen.items()} for row in range(4)]
+    assert [CompactTeacher(0.9).act(one) for one in each] == [1, 2, 3, 1]
 
 
 def test_gains_are_discounted_and_go_on_after_a_cut():
