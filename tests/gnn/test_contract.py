@@ -179,9 +179,7 @@ def test_a_size_below_one_is_named(made) -> None:
 @pytest.mark.parametrize(
     ("name", "moves"), [("mlp", [[0, 2]]), ("flat", [[0, server] for server in range(7)])]
 )
-def test_without_a_graph_servers_hear_of_none_and_in_a_flat_one_of_all(
-    name, moves, irregular
-) -> None:
+def test_without_a_graph_servers_hear_of_none_and_in_a_flat_one_of_all(name, moves, irregular):
     encoder, batch = MADE[name](1), irregular(parts=2)
     batch.server_mask[:] = True
     want = encoder(batch)

@@ -10,9 +10,7 @@ from tests.gnn.test_contract import assert_same
 
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("level", ["server", "rack", "cluster"])
-def test_gradients_reach_every_parameter_before_the_level(
-    level, rounds, make_encoder, irregular
-) -> None:
+def test_gradients_reach_every_parameter_before_the_level(level, rounds, make_encoder, irregular):
     encoder = make_encoder(rounds)
     (getattr(encoder(irregular(parts=8)), level) * torch.randn(8)).sum().backward()
     unused = {"rack": {"server_down"}, "cluster": {"server_down", "rack_down"}}.get(level, set())

@@ -64,9 +64,7 @@ def flip(path: Path) -> None:
     ("harm", "told"),
     [(cut, "bytes of"), (flip, "its content was changed"), (Path.unlink, "is missing")],
 )
-def test_a_harmed_file_is_named_with_the_fault_and_the_fix(
-    tmp_path: Path, harm: Callable[[Path], None], told: str
-):
+def test_a_harmed_file_is_named_with_the_fault_and_the_fix(tmp_path, harm, told):
     fill(tmp_path, 7)
     found = checked(tmp_path, MAKER)
     assert (found.iteration, found.maker) == (7, MAKER)
@@ -111,9 +109,7 @@ def test_a_save_that_fails_leaves_the_others_as_they_were(tmp_path: Path):
     assert last_whole(tmp_path).name == "iteration_000002"
 
 
-def test_the_last_whole_one_is_resumed_and_the_others_are_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_the_last_whole_one_is_resumed_and_the_others_are_told(tmp_path, caplog):
     run_with(tmp_path, 2, 4, 6)
     cut(checkpoints(tmp_path)[6] / "average.pt")
     (checkpoints(tmp_path)[4] / MANIFEST).unlink()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.env.layout import WORKER, CodecRules
+from marl.env.layout import WORKER
 from marl.policy.build import load_policy, save_policy
 from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
@@ -89,9 +89,7 @@ EVERY_TEN = replace(RULES, interval_s=10.0)
     [RULES, EVERY_TEN, replace(RULES, granularity=WORKER), replace(EVERY_TEN, granularity=WORKER)],
     ids=["events", "interval", "workers", "workers of an interval"],
 )
-def test_lockstep_the_scheduler_and_the_environment_play_the_same(
-    tmp_path: Path, rules: CodecRules
-):
+def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rules):
     save_policy(tmp_path, loud_policy(SMALL, 1), SMALL, rules)
     scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
     world, counts = mixed_world(2), (5, 40, 20)  # the runs end at different times

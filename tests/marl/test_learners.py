@@ -131,9 +131,7 @@ def decided(chunks: list[Any]) -> dict[str, list[tuple[bytes, int, float]]]:
 
 
 @pytest.mark.parametrize("arrays", [True, False])
-def test_logits_and_probabilities_belong_to_the_actions(
-    fragments: list[Any], ppo_of: Callable[..., Any], arrays: bool
-):
+def test_logits_and_probabilities_belong_to_the_actions(fragments, ppo_of, arrays):
     theirs = replace(PPO, array_runner=False)
     turns = 0
     for chunk in fragments if arrays else sampled(ppo_of(**arguments(ppo=theirs)), 4, 60):

@@ -97,9 +97,7 @@ def jobs_of(partitions: int = 2, count: int = 25) -> RandomJobs:
         (2, {"rest_share": 2.0, "rest_most_s": 100.0}, 3, 2, PLAIN), (2, NO_REST, 3, 2, LAYERED),
     ],
 )  # fmt: skip
-def test_the_prior_scores_as_the_linear_score(
-    partitions: int, rest: Rest, max_forwards: int, sizes: int | list[int], weights: ScoreWeights
-):
+def test_the_prior_scores_as_the_linear_score(partitions, rest, max_forwards, sizes, weights):
     starts, sends, modes = 0, 0, set()
     rules = replace(RULES, **rest)
     for seed in range(2):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marl.env.layout import NEEDS, CodecRules
-from tests.marl.playing import Round, forwards_of, play, rounds_of, starts_of, tried
+from marl.env.layout import CodecRules
+from tests.marl.playing import Round, forwards_of, play, starts_of, tried
 from tests.marl.worlds import RULES, RandomJobs, mixed_world, plain_world
 from tests.sim.worlds import Job, job_table
 
@@ -146,64 +146,6 @@ def test_the_window_is_sorted_by_predicted_work_left():
     assert np.exp(jobs[:, 3] * 2.5 + 7.0) == pytest.approx([100, 200, 300, 400], rel=1e-5)
     assert jobs[:, 2].tolist() == [0, 0, 1, 1]  # gangs of 2, 2, 1, 1
     assert jobs[:, 10].tolist() == [0, 0.25, 0.5, 0.75]
-
-
-def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
-    world = plain_world(2, 2, 2, servers_per_rack=1)
-    trace = job_table([Job(0, 1, 100), Job(10, 1, 100)])
-    simulator = world.simulator(trace)
-    views, rounds = simulator.views(NEEDS), rounds_of(world, RULES)
-
-    def masks() -> tuple[bool, list[bool], bool]:
-        """Any start, forwards of the first job, *wait*."""
-        mask = rounds.observe(views.view(), everyone=False)[0]["action_mask"]
-        layout = rounds.layout
-        sends = mask[layout.starts : layout.starts + 2] > 0
-        return bool(mask[: layout.starts].any()), sends.tolist(), bool(mask[-1])
-
-    simulator.advance()
-    rounds.open()
-    assert masks() == (True, [False, True], True)  # nothing runs
-    simulator.apply(rounds.decide(views.view(), {0: rounds.layout.wait}))
-    assert masks() == (True, [False, False], False)  # asked again: it has to start the job
-    simulator.apply(rounds.decide(views.view(), {0: 0}))
-    assert not rounds.observe(views.view(), everyone=False)
-    simulator.advance()
-    rounds.open()
-    assert views.view().now_s == 10
-    assert masks() == (True, [False, True], True)  # the other job runs
-    simulator.apply(rounds.decide(views.view(), {0: rounds.layout.wait}))
-    assert not rounds.observe(views.view(), everyone=False)
-
-
-def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
-    # A and B are submitted at once to the partitions 1 and 2 and sent to 0, which acts when both
-    # have come; in partition 1, which sent A, the next turn is that of 2.
-    world = plain_world(3, 2, 3, servers_per_rack=1, max_forwards=9)
-    trace = job_table([Job(0, 1, 100, home=1), Job(0, 1, 50, home=2)])
-    simulator = world.simulator(trace)
-    views, rounds = simulator.views(NEEDS), rounds_of(world, RULES)
-    simulator.advance()
-    rounds.open()
-    turns = []
-    for row in (0, 0):  # of the window
-        (agent,) = rounds.observe(views.view(), everyone=False)
-        turns.append(agent)
-        simulator.apply(rounds.decide(views.view(), {agent: rounds.layout.starts + 3 * row}))
-    assert turns == [1, 2]
-    (agent,), (seen,) = zip(*rounds.observe(views.view(), everyone=False).items(), strict=True)
-    assert agent == 0
-    layout = rounds.layout
-    assert seen["jobs"][:, 0].tolist() == [1, 1, 0, 0]  # both
-    assert not seen["action_mask"][layout.starts : -1].any()  # and both stay
-    assert not seen["forwards"][..., 0].any()
-    simulator.apply(rounds.decide(views.view(), {0: layout.wait}))
-    (agent,) = rounds.observe(views.view(), everyone=False)
-    assert agent == 0  # nothing runs there: it has to start one
-    simulator.apply(rounds.decide(views.view(), {0: 0}))
-    rounds.open()  # another instant
-    (seen,) = rounds.observe(views.view(), everyone=False).values()
-    assert seen["action_mask"][layout.starts : -1].any()
 
 
 def test_a_gang_too_large_for_its_partition_may_leave_for_a_full_one():

@@ -49,9 +49,7 @@ def test_pettingzoo_finds_no_fault(rules: CodecRules):
 
 @EACH
 @pytest.mark.parametrize("everyone", [True, False])
-def test_the_state_is_what_all_agents_see_and_asking_changes_nothing(
-    rules: CodecRules, everyone: bool
-):
+def test_the_state_is_what_all_agents_see_and_asking_changes_nothing(rules, everyone):
     env = env_of(mixed_world(), MIXED_JOBS, everyone=everyone, rules=rules)
     like, rng = make(rules), np.random.default_rng(0)
     env.reset(seed=3)

@@ -77,9 +77,7 @@ def test_an_agent_learns_from_its_own_turns_alone():
 
 @pytest.mark.ray
 @pytest.mark.parametrize("array_runner", [True, False])
-def test_ppo_trains_both_and_goes_on_from_a_checkpoint(
-    trainer_of: Callable[..., Any], tmp_path: Path, array_runner: bool
-):
+def test_ppo_trains_both_and_goes_on_from_a_checkpoint(trainer_of, tmp_path, array_runner):
     given = arguments(policy=EACH, ppo=replace(PPO, array_runner=array_runner))
     first = trainer_of(**given)
     begun = [dict(network.state_dict()) for network in networks_of(first.averaged_policy())]

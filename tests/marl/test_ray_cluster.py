@@ -113,9 +113,7 @@ def check_exact(lines: list[dict[str, int]], kept: int) -> None:
         (("ray.address=HEAD", "ray.token_path=WRONG"), "its token is another one"),
     ],
 )
-def test_what_cannot_start_says_why(
-    cluster: Loopback, tmp_path: Path, words: tuple[str, ...], told: str
-):
+def test_what_cannot_start_says_why(cluster, tmp_path, words, told):
     """What `train.py ray=cluster` says when it cannot start."""
     (tmp_path / "token").write_text("0" * 64)
     given = [

@@ -33,9 +33,7 @@ def wander(env: SchedulingEnv, seed: int) -> tuple[np.ndarray, float]:
 @pytest.mark.parametrize("own_weight", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("everyone", [False, True])
 @pytest.mark.parametrize("partitions", [1, 2, 4])
-def test_returns_of_all_agents_are_minus_the_total_delay(
-    own_weight: float, everyone: bool, partitions: int
-):
+def test_returns_of_all_agents_are_minus_the_total_delay(own_weight, everyone, partitions):
     make = RandomJobs(count=40, partitions=partitions, most_gpus=3, span_s=3000.0)
     env = env_of(mixed_world(partitions), make, everyone=everyone, own_weight=own_weight)
     for seed in range(3):

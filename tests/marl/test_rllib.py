@@ -99,9 +99,7 @@ def test_no_reward_is_lost_or_doubled_between_fragments(ppo_of: Callable[..., An
         assert total == pytest.approx(booked, rel=1e-6, abs=1e-6)
 
 
-def test_only_agents_with_a_choice_act_and_never_against_their_mask(
-    fragments: list[MultiAgentEpisode],
-):
+def test_only_agents_with_a_choice_act_and_never_against_their_mask(fragments):
     acted = 0
     for chunk in fragments:
         for agent in chunk.agent_episodes.values():
@@ -214,9 +212,7 @@ def test_training_goes_on_from_a_checkpoint(trainer_of: Callable[..., Any], tmp_
 
 
 @pytest.mark.parametrize("harm", ["missing", "truncated", "empty"])
-def test_a_broken_checkpoint_is_refused_by_name(
-    trainer_of: Callable[..., Any], tmp_path: Path, harm: str
-):
+def test_a_broken_checkpoint_is_refused_by_name(trainer_of, tmp_path, harm):
     trainer, folder = trainer_of(**arguments()), tmp_path / "checkpoint"
     if harm != "missing":
         trainer.save(folder)
@@ -266,9 +262,7 @@ def adam_steps(trainer: Any) -> set[int]:
     return {int(state["step"]) for state in optimizer_of(trainer).state.values()}
 
 
-def test_an_interrupted_update_is_no_part_of_what_is_saved(
-    trainer_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interrupted_update_is_no_part_of_what_is_saved(trainer_of, tmp_path, monkeypatch):
     trainer = trainer_of(**arguments(ppo=replace(PPO, epochs=3)))
     done = trainer.iterate()
     whole = {key: value.clone() for key, value in trainer.policy().state_dict().items()}
@@ -296,9 +290,7 @@ def test_an_interrupted_update_is_no_part_of_what_is_saved(
     assert resumed.iterate().agent_steps < done.agent_steps + 2 * PPO.batch_agent_steps
 
 
-def test_the_times_of_a_row_are_its_own(
-    trainer_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_the_times_of_a_row_are_its_own(trainer_of, monkeypatch):
     trainer = trainer_of(**arguments())
     trainer.iterate()
     learner = trainer._algorithm.learner_group._learner
@@ -316,9 +308,7 @@ def test_the_times_of_a_row_are_its_own(
     assert last.sample_s > 0
 
 
-def test_lost_env_runners_are_waited_for_and_then_told(
-    trainer_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_lost_env_runners_are_waited_for_and_then_told(trainer_of, monkeypatch):
     trainer = trainer_of(**arguments(ray=local_ray(restore_timeout_s=0)))
     sample = ppo.synchronous_parallel_sample
     lost = iter([True, True, False])

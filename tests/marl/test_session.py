@@ -107,9 +107,7 @@ def test_what_is_best_is_known_though_its_row_was_cut(train: Train, tmp_path: Pa
     assert (tmp_path / "policy" / "policy.pt").read_bytes() == best
 
 
-def test_what_was_judged_in_another_setting_never_counts(
-    train: Train, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_what_was_judged_in_another_setting_never_counts(train, trained, tmp_path, caplog):
     second, words = tmp_path / "second", (OTHER, "validate_every=2")
     with caplog.at_level(logging.INFO):
         train(second, [1900], *words, f"resume={trained}", "algo.iterations=2")
@@ -120,9 +118,7 @@ def test_what_was_judged_in_another_setting_never_counts(
     assert json.loads((second / "policy" / JUDGED).read_text())["validation_jct_s"] == 1800
 
 
-def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
-    train: Train, tmp_path: Path
-):
+def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(train, tmp_path):
     train(tmp_path, [900, None], "algo.iterations=1")
     assert judged(tmp_path) == ["900", ""]
     assert train(tmp_path, [700], "algo.iterations=1").best_s == 700
@@ -130,9 +126,7 @@ def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
     assert train(tmp_path, [], "algo.iterations=1").best_s == 700
 
 
-def test_a_time_budget_that_is_spent_is_not_given_again(
-    train: Train, trained: Path, caplog: pytest.LogCaptureFixture
-):
+def test_a_time_budget_that_is_spent_is_not_given_again(train, trained, caplog):
     before = curve(trained)
     with caplog.at_level(logging.INFO):
         train(trained, [], "algo.iterations=9", f"algo.time_budget_s={before[0]['wall_s']}")
@@ -142,9 +136,7 @@ def test_a_time_budget_that_is_spent_is_not_given_again(
     assert f"{trained} holds a training, which is dropped" in caplog.text
 
 
-def test_an_error_keeps_the_iterations_before_it_and_a_wrong_setting_all(
-    train: Train, tmp_path: Path
-):
+def test_an_error_keeps_the_iterations_before_it_and_a_wrong_setting_all(train, tmp_path):
     finds, words = [900, 800, GpuYardError("a NaN")], ("algo.iterations=9",)
     with pytest.raises(GpuYardError, match="a NaN"):
         train(tmp_path, finds, "algo.checkpoint_every=9", *words)
@@ -162,9 +154,7 @@ def test_a_file_too_short_to_validate_on_is_told_before_the_teacher_plays(tmp_pa
         session.Training(launched(tmp_path / "run", "workload=csv", f"workload.path={path}"))
 
 
-def test_a_restore_that_is_interrupted_costs_no_checkpoint(
-    train: Train, trained: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_restore_that_is_interrupted_costs_no_checkpoint(train, trained, monkeypatch):
     def press(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -186,9 +176,7 @@ def test_a_refused_resume_leaves_the_results_and_takes_nothing_over(trained: Pat
     assert not list(second.iterdir())
 
 
-def test_a_full_disk_is_told_with_what_stays_and_how_to_go_on(
-    trained: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_full_disk_is_told_with_what_stays_and_how_to_go_on(trained, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(28, "Error writing bytes to file")  # as pyarrow's: without the file
 

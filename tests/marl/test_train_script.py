@@ -108,9 +108,7 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_what_was_best_in_another_setting_is_not_kept_in_this_one(
-    interrupted: Interrupted, tmp_path: Path
-):
+def test_what_was_best_in_another_setting_is_not_kept_in_this_one(interrupted, tmp_path):
     last, folder = int(curve(interrupted.folder)[-1]["iteration"]), tmp_path / "second"
     words = (f"resume={interrupted.folder}", "agents.count=4", f"algo.iterations={last + 4}")
     done = TRAINING.run(folder, *words)

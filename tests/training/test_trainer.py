@@ -161,9 +161,7 @@ def test_no_updates_leave_the_beginning(tmp_path: Path):
 
 
 @pytest.mark.parametrize("stop", [10, 13])
-def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(
-    whole: Saved, tmp_path: Path, stop: int
-):
+def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(whole, tmp_path, stop):
     # Ctrl-C at update `stop`: the step falls with the updates in all, so those are the same.
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path, 30, None, hill(happens=interrupt, at=stop))
@@ -289,9 +287,7 @@ def test_a_checkpoint_that_is_cut_off_or_no_numbers_is_one_message(tmp_path: Pat
         ({"curve": np.zeros((1, 4))}, "to_reference"),
     ],
 )
-def test_a_checkpoint_whose_numbers_cannot_be_is_one_message(
-    tmp_path: Path, change: dict[str, Any], told: str
-):
+def test_a_checkpoint_whose_numbers_cannot_be_is_one_message(tmp_path, change, told):
     save(beginning(), tmp_path)
     with np.load(tmp_path / CHECKPOINT) as found:
         arrays = dict(found)
@@ -300,9 +296,7 @@ def test_a_checkpoint_whose_numbers_cannot_be_is_one_message(
         load(tmp_path, SETTING)
 
 
-def test_a_round_of_minutes_is_saved_before_its_number_is_due(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_round_of_minutes_is_saved_before_its_number_is_due(tmp_path, monkeypatch):
     monkeypatch.setattr("gpuyard.training.trainer.SAVE_EVERY_S", 0.0)
     found, saved = trainer(tmp_path, 2), []
     monkeypatch.setattr(found, "_tell", lambda *_: saved.append(load(tmp_path, SETTING)))
