@@ -20,19 +20,44 @@ from joblib import cpu_count
 
 from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.sweeps import in_processes, processes_of
+from gpuyard.launch.sweeps import in_processes, processes_of, run_program
 from gpuyard.launch.terminal import RunCount
 from gpuyard.pages.comparison_page import CURVES
 from gpuyard.pages.page import numbers
 from gpuyard.reproduction.plan import Planned
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, override
 from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
 from sim.report.standings import Ranking
 
 log = logging.getLogger(__name__)
 
 
-PARTS = "parts"
+PARTS, ONCE = "parts", "made_by.json"
+
+
+def run_once(folder: Path, words: Sequence[str], *more: str) -> None:
+    """Run one of our programs in a process and a folder of its own, unless it ended there before.
+
+    Args:
+        folder: of the run; made.
+        words: as behind `gpuyard`; other words are another run.
+        more: words that say only how to go on.
+
+    Raises:
+        GpuYardError: it ended with another status than 0.
+    """
+    done, text = folder / ONCE, json.dumps(list(words))
+    if done.is_file() and done.read_text("utf-8") == text:
+        return
+    done.unlink(missing_ok=True)
+    log.info("%s in %s", " ".join(words), folder)
+    status = run_program([*words, *more, override("hydra.run.dir", folder)])
+    if status != 0:
+        raise GpuYardError(
+            f"{' '.join(words)} ended with status {status}; what it said is above, its log in "
+            f"{folder}"
+        )
+    done.write_text(text, encoding="utf-8")
 
 
 def write_part(path: Path, row: ComparisonRow, curves: Mapping[str, Any]) -> None:

@@ -138,7 +138,7 @@ MEAN, RATIO, SAVED = SHOWN = ("mean", "ratio", "saved")
 ALL = "all"  # column over every cell
 JOINED, AGENTS, ONE_QUEUE = " + ", " agents", ", one queue"
 HOUR_S, PERCENT = 3600.0, 100.0
-NOTHING = "-"
+NOTHING, OURS = "-", "ours / theirs"
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 
 
@@ -166,6 +166,7 @@ class PageTable:
     digits: int = 2  # of ratios
     corner: str = ""  # what stands above the labels
     flip: bool = False  # a line a column, a column a row
+    ours: str | None = None  # scheduler whose ratio to each row's is a column more, by each column
 
 
 def page_markdown(
@@ -198,10 +199,14 @@ def _every(runs: Sequence[LeagueRun]) -> PageTable:
 def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> str:
     columns = table.columns or {name: name for name in _columns(runs)}
     found = [(head, here) for name, head in columns.items() if (here := _of(name, runs))]
+    if table.ours:
+        found = [pair for head, here in found for pair in ((head, here), (OURS, here))]
     lines, few = [], [False for _ in found]
     for row in table.rows:
-        each = [_shown(row, here, confidence) for _, here in found]
-        texts = [_text(interval, table, row.show or table.show) for interval in each]
+        asked = [_asked(row, head, table) for head, _ in found]
+        each = [_shown(of, here, confidence) for of, (_, here) in zip(asked, found, strict=True)]
+        texts = [_text(interval, table, of.show or table.show)
+                 for of, interval in zip(asked, each, strict=True)]  # fmt: skip
         if any(text != NOTHING for text in texts):
             left = any(_leaves(row, here) for _, here in found)
             lines.append([row.label + (UNDONE if left else ""), *texts])
@@ -221,6 +226,13 @@ def agents_apart(runs: Sequence[LeagueRun]) -> list[LeagueRun]:
     whole = [run for run in runs if not names_of[run.cell]]
     parts = [name for names in names_of.values() for name in names]
     return [*whole, *(replace(run, cell=name) for name in parts for run in _of(name, runs))]
+
+
+def _asked(row: PageRow, head: str, table: PageTable) -> PageRow:
+    """What a column shows of a line: in one headed `OURS` our ratio to it."""
+    if head != OURS or table.ours is None:
+        return row
+    return replace(row, scheduler=table.ours, against=row.scheduler, show=RATIO)
 
 
 def _by_cell(runs: Sequence[LeagueRun]) -> dict[str, list[str]]:

@@ -54,6 +54,16 @@ def test_a_node_says_rows_columns_and_what_is_shown(runs):
     assert page(runs, both) == "|  | both |\n|:--|--:|\n| a of b | 50 [50, 50] |\n"
 
 
+def test_ours_stands_beside_each_mean(runs):
+    rows = [{"label": name, "scheduler": name} for name in "ab"]
+    node = [{"ours": "a", "columns": {"load 0.5": "0.5 [h]", "load 0.9": "0.9 [h]"}, "rows": rows}]
+    lines = page_markdown(page_tables("here", node), runs, confidence=0.95).splitlines()
+    assert lines[0] == "|  | 0.5 [h] | ours / theirs | 0.9 [h] | ours / theirs |"
+    told = [line.split("|")[2:6] for line in lines[2:]]
+    assert [row[1].strip() for row in told] == ["1.00 [1.00, 1.00]", "0.50 [0.50, 0.50]"]
+    assert [row[2].split()[0] for row in told] == ["3.00", "6.00"]
+
+
 def test_claims_and_arms_count_every_number_of_agents(make):
     """Runs of one window with other numbers of agents are no run of each other."""
     hours = {("ours@a", 4): 1.0, ("ours@a", 8): 4.0, ("ours@b", 4): 2.0, ("ours@b", 8): 2.0}

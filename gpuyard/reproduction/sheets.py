@@ -1,0 +1,85 @@
+"""Tables of what other programs leave: `python scripts/reproduce.py experiment=generators`.
+
+Each of `runs` (name -> a program and its overrides) is made once, in the order of the file, each
+in a folder of its own. Then rows of the CSV files called `sheet` that they left are the cells of a
+table; without `sheet` the experiment's league is played, which may name what they left.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gpuyard.launch.build import check_keys, check_texts
+from gpuyard.launch.errors import ConfigError, instead
+from gpuyard.launch.start import Launch
+from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.node import PAGE_FILE, asked, write_page
+from gpuyard.reproduction.reproduce import run_league
+from gpuyard.reproduction.runs import run_once
+from sim.report.table_text import TableText, rich_tables
+
+RUNS, RUN, NOTHING = "runs", "run", "-"
+KEYS = ("program", "title", RUNS, "quick", "sheet", "rows", "columns", "cell")
+NAMED = ("traces",)  # folders that the words of runs name
+
+
+def run(launch: Launch) -> None:
+    """Run what is missing, then make the table or play the league.
+
+    Raises:
+        GpuYardError: the node is wrong, or a run failed.
+    """
+    node = launch.config["reproduce"]
+    if "sheet" in node:
+        check_keys("reproduce", node, (*KEYS, *NAMED), needed=KEYS)
+    folder, quick = launch.folder / RUNS, node["quick"] if asked().debug else {}
+    if launch.config["fresh"]:
+        shutil.rmtree(folder, ignore_errors=True)
+    for name, words in node[RUNS].items():
+        check_texts(f"reproduce.runs.{name}", words, "of a program and its overrides", empty=False)
+        run_once(folder / name, [*words, *quick.get(name, ())])
+    if "sheet" not in node:
+        run_league(launch)
+        return
+    launch.begin((PAGE_FILE,))
+    found = sheets_of(folder, list(node[RUNS]), str(node["sheet"]))
+    text = sheet_text(found, node)
+    write_page(launch.folder, text)
+    table_console().print(rich_tables(text, texts=1))
+    print(f"results in {launch.folder}")
+
+
+def sheets_of(folder: Path, names: Sequence[str], sheet: str) -> pd.DataFrame:
+    """The rows that the runs left, below each other; the column `run` has the name of each."""
+    return pd.concat([pd.read_csv(folder / name / sheet).assign(**{RUN: name}) for name in names])
+
+
+def sheet_text(found: pd.DataFrame, node: Mapping[str, Any]) -> TableText:
+    """A line of `rows` and a column of `columns` choose a row of the sheets by its values.
+
+    Both map a heading to values by the sheets' columns; `cell` formats what was chosen, and where
+    nothing was there is `-`.
+
+    Raises:
+        ConfigError: there is no such column, or several rows have these values.
+    """
+    headers, lines = ("", *node["columns"]), []
+    for label, values in node["rows"].items():
+        chosen = [_chosen(found, {**values, **more}) for more in node["columns"].values()]
+        lines.append((label, *(str(node["cell"]).format(**row) if row else NOTHING
+                               for row in chosen)))  # fmt: skip
+    return TableText(headers, ((str(node["title"]), tuple(lines)),), "")
+
+
+def _chosen(found: pd.DataFrame, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with these values; empty where there is none."""
+    for key, value in values.items():
+        if key not in found:
+            raise ConfigError(f"reproduce: the sheets have no {key!r}; {instead(key, found)}")
+        found = found[found[key].astype(str) == str(value)]
+    if len(found) > 1:
+        raise ConfigError(f"reproduce: {len(found)} rows of the sheets have {dict(values)}")
+    return {str(key): value for row in found.to_dict("records") for key, value in row.items()}
