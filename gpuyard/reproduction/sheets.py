@@ -78,9 +78,8 @@ def _chosen(found: pd.DataFrame, values: Mapping[str, Any]) -> dict[str, Any]:
     """The row with these values; empty where there is none."""
     for key, value in values.items():
         if key not in found:
-            raise ConfigError(
-                f"reproduce: the sheets have no {key!r}; {instead(key, list(map(str, found)))}"
-            )
+            known = instead(key, map(str, found))
+            raise ConfigError(f"reproduce: the sheets have no {key!r}; {known}")
         found = found[found[key].astype(str) == str(value)]
     if len(found) > 1:
         raise ConfigError(f"reproduce: {len(found)} rows of the sheets have {dict(values)}")
