@@ -1,5 +1,7 @@
 """Small fabrics by their own parameters; what they have in common is fixed."""
 
+from pathlib import Path
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -7,20 +9,15 @@ from sim.topology.generators import bcube, fat_tree, leaf_spine, vl2
 from sim.topology.links import LinkGraph
 from sim.topology.topology import Inside, Topology, slowest_hop_gbps
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 RATES = ("gpu_switch", "gpu_island", "nvlink_gbps", "pcie_gbps", "socket_gbps")
 SHAPE = {"name": "t", "gpus_per_server": [2, 1, 3], "gpu_types": ["p100", "v100"],
          "intra_gbps": 80.0}  # fmt: skip
 
 
 def a_leaf_spine(servers: int, per_rack: int, spines: int) -> Topology:
-    return leaf_spine(
-        **SHAPE,
-        servers=servers,
-        servers_per_rack=per_rack,
-        nic_gbps=10.0,
-        oversubscription=2.0,
-        spines=spines,
-    )
+    return leaf_spine(**SHAPE, servers=servers, servers_per_rack=per_rack, nic_gbps=10.0,
+                      oversubscription=2.0, spines=spines)  # fmt: skip
 
 
 def a_fat_tree(k: int, servers: int | None) -> Topology:
@@ -28,14 +25,8 @@ def a_fat_tree(k: int, servers: int | None) -> Topology:
 
 
 def a_vl2(d_a: int, d_i: int, per_rack: int) -> Topology:
-    return vl2(
-        **SHAPE,
-        aggregation_ports=d_a,
-        intermediate_ports=d_i,
-        servers_per_rack=per_rack,
-        nic_gbps=1.0,
-        fabric_gbps=10.0,
-    )
+    return vl2(**SHAPE, aggregation_ports=d_a, intermediate_ports=d_i, servers_per_rack=per_rack,
+               nic_gbps=1.0, fabric_gbps=10.0)  # fmt: skip
 
 
 def a_bcube(n: int, k: int) -> Topology:
@@ -48,22 +39,12 @@ def links_of(topology: Topology) -> LinkGraph:
 
 
 FABRICS = st.one_of(
-    st.builds(
-        a_leaf_spine,
-        servers=st.integers(1, 40),
-        per_rack=st.integers(1, 9),
-        spines=st.integers(1, 5),
-    ),
+    st.builds(a_leaf_spine, st.integers(1, 40), st.integers(1, 9), st.integers(1, 5)),
     st.builds(a_fat_tree, k=st.sampled_from([2, 4, 6, 8]), servers=st.none()),
     st.integers(1, 5).flatmap(
         lambda half: st.builds(a_fat_tree, k=st.just(2 * half), servers=st.integers(1, 2 * half**3))
     ),
-    st.builds(
-        a_vl2,
-        d_a=st.sampled_from([2, 4, 6, 8]),
-        d_i=st.sampled_from([2, 4, 6]),
-        per_rack=st.integers(1, 4),
-    ),
+    st.builds(a_vl2, st.sampled_from([2, 4, 6, 8]), st.sampled_from([2, 4, 6]), st.integers(1, 4)),
     st.builds(a_bcube, n=st.integers(2, 4), k=st.integers(1, 3)),
 )
 

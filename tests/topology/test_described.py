@@ -8,9 +8,7 @@ import pytest
 from sim.errors import TopologyError
 from sim.topology.described import described
 from sim.topology.topology import Topology
-from tests.topology.fabrics import check_tree, links_of, slowest_gbps
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+from tests.topology.fabrics import EXAMPLES, check_tree, links_of, slowest_gbps
 
 SMALL = """\
 fabric:
@@ -33,14 +31,15 @@ def example(name: str) -> Topology:
     return described(name=None, path=str(EXAMPLES / f"{name}.yaml"))
 
 
-def refused(folder: Path, text: str | bytes) -> str:
+def refused(folder: Path, text: str | bytes, at_fault: str = "cluster.yaml") -> str:
+    """What the error says behind the name of the file at fault."""
     path = folder / "cluster.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(TopologyError) as caught:
         described(name=None, path=str(path))
     message = str(caught.value)
-    assert message.startswith(str(path))
-    return message.removeprefix(str(path))
+    assert message.startswith(str(folder / at_fault))
+    return message.removeprefix(str(folder / at_fault))
 
 
 def test_gpus_are_described_with_the_place_of_their_names():
@@ -78,13 +77,10 @@ def test_the_cluster_of_the_docs():
     assert topology.nic_gbps.tolist() == [400.0] * 6 + [25.0] * 5
     assert topology.uplink_gbps.tolist() == [4 * 400 / 2, (2 * 400 + 2 * 25) / 2, 40.0]
     assert topology.intra_gbps.tolist() == [400.0] * 6 + [80.0] * 5
-    assert topology.server_cpu_milli is not None and topology.server_memory_mib is not None
     assert topology.server_cpu_milli.tolist() == [80_000] * 6 + [28_000] * 5
     assert topology.server_memory_mib.tolist() == [512 * 1024] * 6 + [256 * 1024] * 5
-    assert topology.server_name is not None and topology.server_group is not None
     assert topology.server_name.tolist()[3:9] == ["a1/3", "a2/0", "a2/1", "a2/2", "a2/3", "old-1"]
     assert topology.server_group.tolist() == ["language"] * 6 + ["vision"] * 5
-    assert topology.inside is not None
     assert slowest_gbps(topology.inside, 0, np.array([0, 7])) == 400.0
     assert slowest_gbps(topology.inside, 10, topology.num_gpus - np.array([1, 2])) == 80.0
 
@@ -103,15 +99,13 @@ def test_the_inventory_of_the_docs_has_pods():
 
 
 def test_servers_of_a_rack_are_brought_together(tmp_path: Path):
-    (tmp_path / "nodes.csv").write_text(
-        "server,rack,shape\na,r2,box\nb,r1,box\nc,r2,box\nd,r1,box\n"
-    )
+    rows = "server,rack,shape\na,r2,box\nb,r1,box\nc,r2,box\nd,r1,box\n"
+    (tmp_path / "nodes.csv").write_text(rows)
     text = SMALL[: SMALL.index("racks:")] + "nodes: nodes.csv\n"
     (tmp_path / "cluster.yaml").write_text(text)
     topology = described(name="named", path=str(tmp_path / "cluster.yaml"))
     check_tree(topology)
     assert topology.name == "named"
-    assert topology.server_name is not None
     assert topology.server_name.tolist() == ["a", "c", "b", "d"]
 
 
@@ -150,7 +144,7 @@ def test_servers_of_a_rack_are_brought_together(tmp_path: Path):
         ("  spines: 1", "  spines: 1\n  spines: 2", ", line 3: the key spines stands there twice"),
         ("gpu_type: p100", "gpu_type: !!python/name:os.system x", ", line 7: is not YAML"),
         ("gpus: 4", "gpus: " + "9" * 5000, ", line 6"),
-        ("gpus: 4", "gpus: " + "[" * 5000, "is nested too deeply"),
+        ("gpus: 4", "gpus: " + "[" * 500, "is nested too deeply"),
         ("gpus: 4", "gpus: \x07", ", line 6: is not YAML: character 0x7"),
     ],
 )
@@ -159,21 +153,16 @@ def test_errors_say_where_and_what(tmp_path: Path, old: str, new: str, words: st
     assert words in refused(tmp_path, SMALL.replace(old, new, 1))
 
 
-def test_copies_by_anchor_are_refused(tmp_path: Path):
+def test_copies_by_anchor_and_other_files_are_refused(tmp_path: Path):
     text = SMALL.replace("gpu_type: p100", "gpu_type: &a p100").replace("- name: r", "- name: *a")
     assert ", line 7: anchors are not supported" in refused(tmp_path, text)
-
-
-def test_other_files_are_refused(tmp_path: Path):
     assert ": the file is empty" in refused(tmp_path, "")
     assert ", line 1: the file is a list; it must be a mapping" in refused(tmp_path, "- a\n")
-    assert ", line 5: byte 0xff is not UTF-8" in refused(
-        tmp_path, SMALL.encode().replace(b"  box", b"  b\xffx")
-    )
-    with pytest.raises(TopologyError, match="cannot be read"):
-        described(name=None, path=str(tmp_path / "absent.yaml"))
-    with pytest.raises(TopologyError, match="cannot be read"):
-        described(name=None, path=str(tmp_path))
+    broken = SMALL.encode().replace(b"  box", b"  b\xffx")
+    assert ", line 5: byte 0xff is not UTF-8" in refused(tmp_path, broken)
+    for path in (tmp_path / "absent.yaml", tmp_path):
+        with pytest.raises(TopologyError, match="cannot be read"):
+            described(name=None, path=str(path))
 
 
 def test_only_some_servers_with_memory_is_refused(tmp_path: Path):
@@ -201,11 +190,6 @@ NODES = "server,rack,shape,pod,group\na,r1,box,,x\nb,r1,box,,y\n"
     ],
 )
 def test_errors_in_the_servers_file(tmp_path: Path, old: str, new: str, words: str):
-    nodes = tmp_path / "nodes.csv"
-    nodes.write_text(NODES.replace(old, new, 1))
-    path = tmp_path / "cluster.yaml"
-    path.write_text(SMALL[: SMALL.index("racks:")] + "nodes: nodes.csv\n")
-    with pytest.raises(TopologyError) as caught:
-        described(name=None, path=str(path))
-    assert str(caught.value).startswith(str(nodes))
-    assert words in str(caught.value)
+    (tmp_path / "nodes.csv").write_text(NODES.replace(old, new, 1))
+    told = refused(tmp_path, SMALL[: SMALL.index("racks:")] + "nodes: nodes.csv\n", "nodes.csv")
+    assert words in told

@@ -14,21 +14,13 @@ from sim.topology.topology import Topology
 from tests.topology.fabrics import check_tree, links_of
 
 SHARED: dict[str, Any] = {
-    "name": "t",
-    "spines": 1,
-    "oversubscription": 1.0,
-    "nic_gbps": 10.0,
-    "intra_gbps": 80.0,
+    "name": "t", "spines": 1, "oversubscription": 1.0, "nic_gbps": 10.0, "intra_gbps": 80.0,
     "inside": None,
-}
+}  # fmt: skip
 OPEN: dict[str, Any] = {
-    **SHARED,
-    "gpus": None,
-    "gpu_type": None,
-    "type_names": None,
-    "servers_per_rack": 2,
+    **SHARED, "gpus": None, "gpu_type": None, "type_names": None, "servers_per_rack": 2,
     "pod_oversubscription": None,
-}
+}  # fmt: skip
 COLUMNS: dict[str, Any] = {"server": "sn", "gpus": "gpu", "gpu_type": "model"}
 
 # In the manner of openb's list, with names of our own.
@@ -66,13 +58,11 @@ def test_a_list_of_servers(tmp_path: Path):
     topology = built(tmp_path, LIST, columns=columns, type_names={"P": "p100", "T": "p100"})
     check_tree(topology)
     # s0 has no GPU; by the file's types: P s1 s3 | s5, then V s2, then T s4; racks of two
-    assert topology.server_name is not None and topology.server_memory_mib is not None
     assert topology.server_name.tolist() == ["s1", "s3", "s5", "s2", "s4"]
     assert topology.server_rack.tolist() == [0, 0, 1, 2, 3]
     assert topology.gpu_types == ("p100", "V")
     assert topology.server_gpu_type.tolist() == [0, 0, 0, 1, 0]
     assert topology.gpus_per_server.tolist() == [2, 2, 4, 8, 2]
-    assert topology.server_cpu_milli is not None
     assert topology.server_cpu_milli.tolist() == [64000, 64000, 64000, 96000, 64000]
     assert topology.server_memory_mib.tolist() == [1024 * m for m in (2048, 2048, 2048, 4096, 2048)]
     assert topology.server_group is None and topology.inside is None
@@ -82,31 +72,20 @@ def test_a_list_with_racks_and_pods(tmp_path: Path):
     text = "host,core,agg,tor\na,c,p1,t1\nb,c,p2,t1\nc,c,p1,t1\nd,c,p1,t2\n"
     topology = built(
         tmp_path,
-        gzip.compress(text.encode()),
-        "nodes.csv.gz",
-        columns={"server": "host", "rack": ["agg", "tor"], "pod": "agg"},
-        gpus=8,
-        gpu_type="v100",
-        servers_per_rack=None,
-        pod_oversubscription=2.0,
-        spines=1,
-    )
+        gzip.compress(text.encode()), "nodes.csv.gz", gpus=8, gpu_type="v100",
+        columns={"server": "host", "rack": ["agg", "tor"], "pod": "agg"}, servers_per_rack=None,
+        pod_oversubscription=2.0, spines=1,
+    )  # fmt: skip
     check_tree(topology)
-    assert topology.server_name is not None
     assert topology.server_name.tolist() == ["a", "c", "d", "b"]  # p1/t1, p1/t2, then p2/t1
     assert topology.server_rack.tolist() == [0, 0, 1, 2]
     assert [len(links_of(topology).path(0, other)) for other in (1, 2, 3)] == [2, 4, 6]
 
 
 def test_rows_that_stand_for_several_servers(tmp_path: Path):
-    topology = built(
-        tmp_path,
-        "vc,nodes\na,3\nb,1\nc,0\n",
-        columns={"count": "nodes", "group": "vc"},
-        gpus=8,
-        gpu_type="p100",
-    )
-    assert topology.server_name is not None and topology.server_group is not None
+    columns = {"count": "nodes", "group": "vc"}
+    text = "vc,nodes\na,3\nb,1\nc,0\n"
+    topology = built(tmp_path, text, columns=columns, gpus=8, gpu_type="p100")
     assert topology.server_name.tolist() == ["a/0", "a/1", "a/2", "b/0"]
     assert topology.server_group.tolist() == ["a", "a", "a", "b"]
     assert topology.server_rack.tolist() == [0, 0, 1, 1]
@@ -179,15 +158,14 @@ def test_errors_of_the_options_name_the_key(tmp_path: Path, changes: dict[str, A
 def test_files_that_cannot_be_read(tmp_path: Path):
     with pytest.raises(TopologyError, match="cannot be read"):
         node_list(**OPEN, columns=COLUMNS, path=str(tmp_path / "absent.csv"))
-    whole = gzip.compress(LIST.encode())
-    with pytest.raises(TopologyError, match="is not a whole gzip file"):
-        built(tmp_path, whole[:-9], "cut.csv.gz")
-    with pytest.raises(TopologyError, match="is not a whole gzip file"):
-        built(tmp_path, LIST, "plain.csv.gz")
-    with pytest.raises(TopologyError, match="no server with a GPU"):
-        built(tmp_path, "sn,gpu,model\na,0,\n")
-    with pytest.raises(TopologyError, match="has no row below a header"):
-        built(tmp_path, "")
+    for text, name, words in (
+        (gzip.compress(LIST.encode())[:-9], "cut.csv.gz", "is not a whole gzip file"),
+        (LIST, "plain.csv.gz", "is not a whole gzip file"),
+        ("sn,gpu,model\na,0,\n", "nodes.csv", "no server with a GPU"),
+        ("", "nodes.csv", "has no row below a header"),
+    ):
+        with pytest.raises(TopologyError, match=words):
+            built(tmp_path, text, name)
 
 
 @settings(max_examples=300)
@@ -214,21 +192,14 @@ def a_day(folder: Path, date: str, text: str = DAYS) -> Topology:
     path = folder / "vcs.csv"
     path.write_text(text)
     return vc_gpus(
-        **SHARED,
-        path=str(path),
-        date=date,
-        date_column="date",
-        total_column="total",
-        gpus_per_server=8,
-        gpu_type="v100",
-        servers_per_rack=3,
-    )
+        **SHARED, path=str(path), date=date, date_column="date", total_column="total",
+        gpus_per_server=8, gpu_type="v100", servers_per_rack=3,
+    )  # fmt: skip
 
 
 def test_a_day_of_virtual_clusters(tmp_path: Path):
     topology = a_day(tmp_path, "2020-04-02")
     check_tree(topology)
-    assert topology.server_group is not None
     assert topology.server_group.tolist() == ["vca", "vca", "vcb", "vcb"]
     assert topology.gpus_per_server.tolist() == [8, 8, 8, 4]
     assert topology.server_rack.tolist() == [0, 0, 0, 1]
