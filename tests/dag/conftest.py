@@ -15,7 +15,7 @@ from sim.dag.problem import (
     drawn_machines,
     machines,
     task_graph,
-)
+)  # fmt: skip
 
 KINDS = (GpuModel("slow", 1.0, 16.0), GpuModel("fast", 2.0, 40.0))
 
@@ -58,9 +58,8 @@ def drawn() -> Callable[..., DagProblem]:
     def make(tasks: int, gpus: int, seed: int, *, mb_per_s: float = 30.0) -> DagProblem:
         rng = np.random.default_rng(seed)
         shape = layered_graph if seed % 2 else random_graph
-        graph = shape(
-            tasks, width=max(gpus, 2), parents=2.0, mean_s=60.0, mb_per_s=mb_per_s, rng=rng
-        )
+        graph = shape(tasks, width=max(gpus, 2), parents=2.0, mean_s=60.0, mb_per_s=mb_per_s,
+                      rng=rng)  # fmt: skip
         gpu = drawn_machines(
             KINDS, gpus=gpus, per_server=2, inside_gbps=100.0, between_gbps=0.5,
             least_share=0.2, rng=rng,

@@ -1,41 +1,24 @@
-"""What every plan must be, and what it comes to, in plain Python."""
+"""What every plan must be and comes to, in plain Python, and the optimum of a tiny problem."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
 from sim.dag.plan import Plan, Schedule
-from sim.dag.problem import DagError, DagProblem
+from sim.dag.problem import DagProblem
 
 
 def check_plan(problem: DagProblem, plan: Plan) -> None:
-    """Refuse what is no plan of this problem.
-
-    Raises:
-        DagError: a length or GPU is wrong, the order is none or puts a child before its parent, or
-            a task does not fit its GPU.
-    """
+    """Every task once on a GPU that holds it, and no child before its parent."""
     graph, count = problem.graph, problem.num_tasks
-    if plan.gpu.shape != (count,) or plan.order.shape != (count,):
-        raise DagError(f"a plan of {len(plan.gpu)} GPUs for {count} tasks; give one each")
-    if plan.gpu.min() < 0 or plan.gpu.max() >= problem.num_gpus:
-        raise DagError(f"a plan names GPU {plan.gpu.max()}; there are {problem.num_gpus}, from 0")
-    if not np.array_equal(np.sort(plan.order), np.arange(count)):
-        raise DagError("the order of a plan must name every task once")
-    place = np.empty(count, dtype=np.int64)
-    place[plan.order] = np.arange(count)
+    assert plan.gpu.shape == (count,)
+    assert plan.gpu.min() >= 0 and plan.gpu.max() < problem.num_gpus
+    assert sorted(plan.order.tolist()) == list(range(count))
+    place = np.argsort(plan.order)
     child = np.repeat(np.arange(count), np.diff(graph.first_parent))
-    early = np.flatnonzero(place[graph.parent] > place[child])
-    if len(early):
-        a, b = graph.tasks[graph.parent[early[0]]], graph.tasks[child[early[0]]]
-        raise DagError(f"the order of a plan puts task {b!r} before its parent {a!r}")
-    tight = np.flatnonzero(graph.need_gib > problem.machines.memory_gib[plan.gpu])
-    if len(tight):
-        row = int(tight[0])
-        raise DagError(
-            f"task {graph.tasks[row]!r} needs {graph.need_gib[row]:g} GiB, GPU {plan.gpu[row]} has "
-            f"{problem.machines.memory_gib[plan.gpu[row]]:g}"
-        )
+    assert (place[graph.parent] < place[child]).all()
+    assert (graph.need_gib <= problem.machines.memory_gib[plan.gpu]).all()
 
 
 def schedule_of(problem: DagProblem, plan: Plan) -> Schedule:
@@ -56,3 +39,24 @@ def schedule_of(problem: DagProblem, plan: Plan) -> Schedule:
         start[task] = begin
         finish[task] = free_at[here] = begin + work[task] / speed[here]
     return Schedule(np.array(start), np.array(finish))
+
+
+def optimum_s(problem: DagProblem) -> float:
+    """By the plain evaluator: every GPU of every task, in every order."""
+    orders = [np.array(order) for order in _orders(problem)]
+    return min(
+        schedule_of(problem, Plan(np.array(gpu), order)).makespan_s
+        for gpu in product(range(problem.num_gpus), repeat=problem.num_tasks)
+        for order in orders
+    )
+
+
+def _orders(problem: DagProblem, done: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Every order that keeps parents before children."""
+    graph = problem.graph
+    if len(done) == problem.num_tasks:
+        yield done
+    for task in range(problem.num_tasks):
+        parents = graph.parent[graph.first_parent[task] : graph.first_parent[task + 1]]
+        if task not in done and set(parents.tolist()) <= set(done):
+            yield from _orders(problem, (*done, task))

@@ -13,9 +13,7 @@ def test_parents_come_first_and_edges_are_the_same_from_both_ends():
     assert graph.parent[graph.first_parent[2] :].tolist() == [0, 1]
     assert graph.parent_mb.tolist() == [7.0, 5.0]
     assert graph.child.tolist() == [2, 2] and graph.child_mb.tolist() == [7.0, 5.0]
-
-
-def test_edges_between_the_same_tasks_add_up():
+    # Edges between the same tasks add up.
     graph = task_graph("g", ["a", "b"], [1.0, 1.0], [("a", "b", 2.0), ("a", "b", 3.0)])
     assert graph.parent_mb.tolist() == [5.0]
 
@@ -39,13 +37,10 @@ def test_what_is_no_dag_is_refused(tasks, work, edges, told):
         task_graph("g", tasks, work, edges)
 
 
-def test_a_task_that_fits_no_gpu_is_named(slow_and_fast):
+def test_a_task_that_fits_no_gpu_and_impossible_machines_are_refused(slow_and_fast):
     graph = task_graph("g", ["a", "big"], [1.0, 1.0], [], [16.0, 41.0])
     with pytest.raises(DagError, match=r"'big' needs 41 GiB and fits no GPU.*has 40"):
         dag_problem(graph, slow_and_fast)
-
-
-def test_machines_are_checked():
     one, far = np.ones(2), np.array([[0.0, 1.0], [2.0, 0.0]])
     with pytest.raises(DagError, match="equal both ways"):
         machines("m", one, one, far)

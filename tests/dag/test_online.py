@@ -18,7 +18,7 @@ from sim.dag.online_tasks import (
     edges_among,
     mean_lengths_s,
     times_to_go_s,
-)
+)  # fmt: skip
 from sim.jobs import Fates, Precedence
 from sim.physics.laws import NetworkTables
 from sim.report.balance import check_run

@@ -15,9 +15,8 @@ from sim.dag.whales import (
     draw_step,
     nearest_loads,
     target_of,
-)
-from tests.dag.brute_force import optimum_s
-from tests.dag.plan_rules import check_plan, schedule_of
+)  # fmt: skip
+from tests.dag.plan_rules import check_plan, optimum_s, schedule_of
 
 SEARCHES = (
     WorlRtgsSearch, RtgsSearch, WhaleSearch, GeneticSearch, LocalSearch, RandomRankSearch,
@@ -47,21 +46,16 @@ def test_all_keep_to_the_protocol(drawn, search):
     other = spent(problem, search(), budget=63, seeded=False)
     check_plan(problem, other.best.plan)
     assert other.history_s[0] != meter.history_s[0]
-
-
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda kind: kind.name)
-def test_a_budget_of_one_is_enough(drawn, search):
     assert spent(drawn(12, 2, 0), search(), budget=1, seeded=True).left == 0
 
 
-def test_a_meter_refuses_what_it_has_not():
+def test_a_meter_refuses_what_it_has_not_and_judges_nothing_more_when_spent(diamond_problem):
     with pytest.raises(DagError, match="budget of 0"):
         Meter(None, 0)
     with pytest.raises(DagError, match="no plan was judged"):
         _ = Meter(None, 1).best
-
-
-def test_a_spent_meter_judges_nothing_more(diamond_problem):
+    with pytest.raises(DagError, match="'hefty' is unknown; use one of heft, cpop, peft"):
+        ListSchedule(scheduler="hefty")
     meter = Meter(diamond_problem, 1)
     meter.judge(heft(diamond_problem))
     with pytest.raises(DagError, match="all 1 plans are spent"):
@@ -105,11 +99,6 @@ def test_whales_go_to_the_leader_in_the_end():
     early = [draw_step(0.0, rng) for _ in range(400)]
     assert 0.4 < np.mean([step.to_leader for step in early]) < 0.6
     assert {target_of(step, 2, 0, 4, rng) for step in early if not step.to_leader} == {0, 1, 3}
-
-
-def test_an_unknown_list_scheduler_is_refused():
-    with pytest.raises(DagError, match="'hefty' is unknown; use one of heft, cpop, peft"):
-        ListSchedule(scheduler="hefty")
 
 
 def test_plans_with_wide_memory_go_where_they_fit(drawn):
