@@ -1,11 +1,7 @@
-"""What a user gets wrong, the same for every format: each answer has file, line, column and fix.
-
-A format's row below says where its small made-up file holds a state, a time and a gang.
-"""
+"""What a user gets wrong, the same for every format: each answer has file, line, column and fix."""
 
 import logging
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,48 +9,42 @@ import pytest
 from sim.errors import TraceError
 from sim.traces.prepare import cap
 from sim.traces.trace import Trace
-from tests.traces.test_fuzz_readers import NO_HEADER, as_text, refused, table, with_field
+from tests.traces.test_fuzz_readers import NO_HEADER, as_text, refused, spot, table, with_field
 from tests.traces.trace_samples import SAMPLES, loaded
 
-Field = tuple[int, int, str]  # row of the sample, column, its name
 GPUS = 15  # of the cluster
 FIX = "workload.strict=false"
-
-
-@dataclass(frozen=True)
-class Spots:
-    """Fields of a format; None where it has none of that kind."""
-
-    state: Field | None
-    time: Field
-    gang: Field
-    many: str = "400"  # what stands for a gang above the cluster
-
-
-SIA = {"sia_newtrace": 2, "sia_saturn": 2, "sia_philly": 1}  # a row of the draw that is read
+# Columns of a state ("-": none), of a time and of a gang; `@2`: in row 2 of the sample.
 SPOTS = {
-    "csv": Spots((0, 16, "outcome"), (1, 1, "submit_s"), (3, 2, "num_gpus")),
-    "philly": Spots(None, (0, 1, "submit_s"), (1, 2, "num_gpus")),
-    "helios_venus": Spots(None, (0, 3, "duration_s"), (0, 2, "num_gpus")),
-    "helios_log": Spots((0, 7, "state"), (3, 11, "duration"), (3, 4, "gpu_num")),
-    "alibaba_pai": Spots((0, 3, "status"), (0, 4, "start_time"), (2, 8, "plan_gpu"), "40000"),
-    "alibaba_pai_tasks": Spots(None, (1, 2, "submit_s"), (0, 4, "num_gpus")),
-    "alibaba_openb": Spots((0, 7, "pod_phase"), (0, 8, "creation_time"), (1, 3, "num_gpu")),
-    "alibaba_pai_100k": Spots(None, (0, 2, "submit_time"), (1, 1, "num_inst")),
-    "alibaba_spot": Spots(None, (0, 6, "submit_time"), (1, 5, "worker_num")),
-    "alibaba_lingjun_jobs": Spots(None, (0, 1, "submit_s"), (0, 2, "num_gpus")),
-    "alibaba_dag_2018": Spots((0, 4, "status"), (1, 5, "start_time"), (2, 1, "inst_num"), "5000"),
-    "alibaba_dag_tasks": Spots(None, (0, 0, "arrival_s"), (0, 6, "n_instances"), "4000"),
-    "sia": Spots((1, 2, "application"), (0, 1, "time"), (1, 3, "num_replicas")),
-    **{name: Spots((row, 3, "application"), (row, 2, "time"), (row, 4, "num_replicas"))
-       for name, row in SIA.items()},
-    "tiresias": Spots(None, (0, 5, "duration"), (0, 1, "num_gpu")),
-    "sacct": Spots((0, 4, "State"), (0, 9, "ElapsedRaw"), (0, 12, "AllocTRES"),
-                   "cpu=4,gres/gpu=400"),
-    "swf": Spots((0, 10, "status"), (0, 1, "submit"), (0, 4, "processors")),
-}  # fmt: skip
+    "csv": "outcome submit_s@1 num_gpus@3",
+    "philly": "- submit_s num_gpus@1",
+    "helios_venus": "- duration_s num_gpus",
+    "helios_log": "state duration@3 gpu_num@3",
+    "alibaba_pai": "status start_time plan_gpu@2",
+    "alibaba_pai_tasks": "- submit_s@1 num_gpus",
+    "alibaba_openb": "pod_phase creation_time num_gpu@1",
+    "alibaba_pai_100k": "- submit_time num_inst@1",
+    "alibaba_spot": "- submit_time worker_num@1",
+    "alibaba_lingjun_jobs": "- submit_s num_gpus",
+    "alibaba_dag_2018": "status start_time@1 inst_num@2",
+    "alibaba_dag_tasks": "- arrival_s n_instances",
+    "sia": "application@1 time num_replicas@1",
+    "sia_newtrace": "application@2 time@2 num_replicas@2",  # a row of the draw that is read
+    "sia_saturn": "application@2 time@2 num_replicas@2",
+    "sia_philly": "application@1 time@1 num_replicas@1",
+    "tiresias": "- duration num_gpu",
+    "sacct": "State ElapsedRaw AllocTRES",
+    "swf": "status submit processors",
+}
+MANY = {"alibaba_pai": "40000", "alibaba_dag_2018": "5000", "alibaba_dag_tasks": "4000",
+        "sacct": "cpu=4,gres/gpu=400"}  # fmt: skip
 TABLES = sorted(SPOTS)
 OWN_WAY = {"philly_json", "alibaba_lingjun", "acme"}  # JSON, gangs elsewhere, dates alone
+
+
+def field(name: str, kind: int) -> tuple[int, int, str]:
+    """Row of the sample, column and its title; kinds: 0 state, 1 time, 2 gang."""
+    return spot(name, SPOTS[name].split()[kind])[1:4]
 
 
 def capped(trace: Trace, drop: bool) -> tuple[Trace, int]:
@@ -76,7 +66,7 @@ def test_every_format_is_here() -> None:
 @pytest.mark.parametrize("name", sorted(set(TABLES) - NO_HEADER - {"swf"}))
 def test_a_missing_column(name: str, tmp_path: Path) -> None:
     rows, _ = table(name)
-    _, column, title = SPOTS[name].time
+    _, column, title = field(name, 1)
     lost = [row[:column] + row[column + 1 :] for row in rows]
     if name == "sacct":  # run times may come from Start and End: all three are gone
         lost = [[field for at, field in enumerate(row) if at not in (7, 8, 9)] for row in rows]
@@ -100,9 +90,9 @@ def test_a_half_line(name: str, tmp_path: Path, caplog) -> None:
         assert "1 rows skipped, the first: " in caplog.text
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if SPOTS[name].state])
+@pytest.mark.parametrize("name", [name for name in TABLES if SPOTS[name][0] != "-"])
 def test_an_unknown_state(name: str, tmp_path: Path) -> None:
-    row, column, title = SPOTS[name].state or (0, 0, "")
+    row, column, title = field(name, 0)
     content, line = with_field(name, row, column, "EXPLODED")
     said = refused(name, tmp_path, content)
     assert f"main.txt, line {line}, column '{title}': 'EXPLODED' " in said
@@ -111,7 +101,7 @@ def test_an_unknown_state(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_negative_time(name: str, tmp_path: Path) -> None:
-    row, column, title = SPOTS[name].time
+    row, column, title = field(name, 1)
     content, line = with_field(name, row, column, "-60")
     said = refused(name, tmp_path, content)
     assert f"main.txt, line {line}, column '{title}': '-60' is negative; " in said and FIX in said
@@ -119,8 +109,8 @@ def test_a_negative_time(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_gang_above_the_cluster(name: str, tmp_path: Path) -> None:
-    row, column, title = SPOTS[name].gang
-    content, line = with_field(name, row, column, SPOTS[name].many)
+    row, column, title = field(name, 2)
+    content, line = with_field(name, row, column, MANY.get(name, "400"))
     trace, _ = loaded(name, tmp_path, content)
     said = too_large(trace)
     assert re.search(rf"main\.txt, line {line}, column '\w+'.*, job \S+: a gang of \d+ GPUs", said)

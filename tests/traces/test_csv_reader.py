@@ -47,18 +47,16 @@ def test_reads_columns_by_name_whatever_their_order(file: Path) -> None:
     assert list(trace.user) == ["", ""]
     assert (notes.rows, notes.skipped, notes.unsorted) == (2, 0, 0)
 
-
-def test_user_and_vc_are_read_where_mapped_and_null_means_absent(file: Path) -> None:
     columns = {**PLAIN, "user": "who", "vc": None}
     trace, _ = read(file, "id,t,gpus,run,who\na,0,1,1, ann \n", columns=columns)
-    assert list(trace.user) == ["ann"]
-    assert list(trace.vc) == [""]
+    assert (list(trace.user), list(trace.vc)) == (["ann"], [""])
 
 
 def test_accepts_windows_line_ends_byte_order_mark_blank_lines_and_quotes(file: Path) -> None:
     trace, notes = read(file, b'\xef\xbb\xbfid,t,gpus,run\r\n"a,1",0,1,2\r\n\r\nb,1,1,2')
-    assert list(trace.job_id) == ["a,1", "b"]
-    assert notes.rows == 2
+    assert list(trace.job_id) == ["a,1", "b"] and notes.rows == 2
+    trace, notes = read(file, HEADER + "\na,0,1,1\n   \n \t\nb,1,1,1\n  ")
+    assert list(trace.job_id) == ["a", "b"] and notes.rows == 2
 
 
 def test_gzip_is_known_by_its_content(file: Path) -> None:
@@ -67,26 +65,18 @@ def test_gzip_is_known_by_its_content(file: Path) -> None:
     assert len(read(file.with_suffix(".csv.gz"), packed)[0]) == 1
 
 
-def test_timestamps_count_from_the_earliest_row(file: Path) -> None:
-    columns = {"job_id": "id", "submit_time": "t", "num_gpus": "gpus", "duration_s": "run"}
+DATES = {"job_id": "id", "submit_time": "t", "num_gpus": "gpus", "duration_s": "run"}
+
+
+def test_timestamps_count_from_the_earliest_row_and_zones_are_exact(file: Path) -> None:
     rows = "b,2020-03-19 00:00:01,1,1\na,2020-03-18 04:01:39.500,1,1\nc,2020-03-19T00:00:02,1,1\n"
-    trace, notes = read(file, HEADER + rows, columns=columns)
+    trace, notes = read(file, HEADER + rows, columns=DATES)
     assert list(trace.job_id) == ["a", "b", "c"]
     assert trace.submit_s.tolist() == [0.0, 71901.5, 71902.5]
     assert notes.unsorted == 1
-
-
-def test_timestamps_with_zones_are_exact(file: Path) -> None:
-    columns = {"job_id": "id", "submit_time": "t", "num_gpus": "gpus", "duration_s": "run"}
     rows = "a,2020-01-01T01:00:00+01:00,1,1\nb,2020-01-01T00:00:10Z,1,1\n"
-    trace, _ = read(file, HEADER + rows, columns=columns)
+    trace, _ = read(file, HEADER + rows, columns=DATES)
     assert trace.submit_s.tolist() == [0.0, 10.0]
-
-
-def test_unsorted_rows_are_sorted_stably_and_counted(file: Path) -> None:
-    trace, notes = read(file, HEADER + "a,5,1,1\nb,3,1,1\nc,5,1,1\nd,3,1,1\n")
-    assert list(trace.job_id) == ["b", "d", "a", "c"]
-    assert notes.unsorted == 2
 
 
 @pytest.mark.parametrize(
@@ -122,17 +112,9 @@ def test_a_bad_value_is_named_with_line_column_value_and_fix(
     assert "workload.strict=false" in said
 
 
-def test_the_line_is_where_the_row_starts_even_after_quoted_line_ends(file: Path) -> None:
+def test_the_first_bad_row_is_reported_by_the_line_where_it_starts(file: Path) -> None:
     assert "line 4," in message(file, HEADER + '"a\nb",0,1,1\nc,x,1,1\n')
-
-
-def test_the_first_bad_row_is_reported_before_later_ones(file: Path) -> None:
     assert "line 3, column 'run'" in message(file, HEADER + "a,0,1,1\nb,1,1,-1\nc,x,0,1\n")
-
-
-def test_blank_lines_are_no_rows(file: Path) -> None:
-    trace, notes = read(file, HEADER + "\na,0,1,1\n   \n \t\nb,1,1,1\n  ")
-    assert list(trace.job_id) == ["a", "b"] and notes.rows == 2
 
 
 @pytest.mark.parametrize(("row", "words"), [("b,1", "cut off: 2"), ("b,1,1,1,1", "too long: 5")])
@@ -144,22 +126,18 @@ def test_a_row_of_another_length_is_an_error(file: Path, row: str, words: str) -
 
 
 def test_timestamps_that_are_none_or_mix_zones(file: Path) -> None:
-    columns = {"job_id": "id", "submit_time": "t", "num_gpus": "gpus", "duration_s": "run"}
     first = HEADER + "a,2020-01-01 00:00:00,1,1\n"
-    said = message(file, first + "b,1577836800,1,1\n", columns=columns)
+    said = message(file, first + "b,1577836800,1,1\n", columns=DATES)
     assert "line 3, column 't': '1577836800' is not a timestamp" in said
     assert "workload.columns.submit_s" in said
-    assert "time zone" in message(file, first + "b,2020-01-01T00:00:00Z,1,1\n", columns=columns)
+    assert "time zone" in message(file, first + "b,2020-01-01T00:00:00Z,1,1\n", columns=DATES)
 
 
-def test_a_missing_column_lists_the_files_columns_and_the_nearest(file: Path) -> None:
+def test_a_missing_column_is_named_with_the_nearest_and_one_named_twice_too(file: Path) -> None:
     said = message(file, "id,t,gpu,run\na,0,1,1\n")
     assert "line 1: no column 'gpus' for num_gpus; did you mean 'gpu'?" in said
     assert "the file has: id, t, gpu, run" in said
     assert "workload.columns.num_gpus=" in said
-
-
-def test_a_column_named_twice_is_ambiguous(file: Path) -> None:
     assert "'t' (for submit_s) appears 2 times" in message(file, "id,t,t,gpus,run\na,0,0,1,1\n")
 
 
@@ -179,11 +157,8 @@ def test_a_broken_file_is_named(file: Path, text: bytes, words: str) -> None:
         assert words in message(file, text, strict=strict)
 
 
-def test_plain_text_with_a_gz_ending(tmp_path: Path) -> None:
+def test_plain_text_with_a_gz_ending_an_absent_file_and_a_folder(tmp_path: Path) -> None:
     assert "drop the .gz ending" in message(tmp_path / "jobs.csv.gz", HEADER + "a,0,1,1\n")
-
-
-def test_an_absent_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(TraceError, match=r"cannot be read .*set workload\.path"):
             PLAIN_FORMS.read(path=str(path), columns=PLAIN, name="small", strict=True)
@@ -241,9 +216,7 @@ def test_a_rule_that_several_rows_break_is_counted_without_the_line_of_one(file,
 
 @pytest.mark.parametrize("rows", ["a,x,1,1\nb,1,0,1\n", "a\nb,1\n"])
 def test_lenient_reading_of_nothing_usable(file: Path, rows: str) -> None:
-    assert "usable" in message(file, HEADER + rows, strict=False) or "no row has" in message(
-        file, HEADER + rows, strict=False
-    )
+    assert re.search("usable|no row has", message(file, HEADER + rows, strict=False))
 
 
 @given(submits=st.lists(st.integers(0, 20), min_size=1, max_size=40))

@@ -16,32 +16,21 @@ from sim.traces.generator import generate
 from sim.traces.likeness import JobSample, likeness
 from sim.traces.processes import Clumps, DayNoise, DurationMixture, Recurrence, draw_outcomes
 from sim.traces.spec import WorkloadSpec, workload_yaml
+from tests.traces.trace_samples import CONF, STEADY
 
-CONF = Path(__file__).parents[2] / "conf"
 OWNERS = Owners(vcs=3, users_per_vc=2, zipf_exponent=1.0)
 HOURS = [0.3] * 8 + [1.4] * 12 + [1.0] * 4
-SPEC = WorkloadSpec(
-    jobs_per_h=40.0,
-    dispersion_r=2.0,
-    noise_persistence=0.5,
-    hour_factors=HOURS,
-    weekday_factors=[1.2] * 5 + [0.5] * 2,
-    repeat_prob=0.08,
-    repeat_sigma=0.1,
-    gang_sizes=[1, 4, 8, 32],
-    gang_probs=[0.6, 0.2, 0.15, 0.05],
+SPEC = replace(
+    STEADY, dispersion_r=2.0, noise_persistence=0.5, hour_factors=HOURS, repeat_prob=0.08,
+    weekday_factors=[1.2] * 5 + [0.5] * 2, repeat_sigma=0.1, gang_sizes=[1, 4, 8, 32],
+    gang_probs=[0.6, 0.2, 0.15, 0.05], longest_s=1e6, vcs=3, users_per_vc=2,
     durations=[
         DurationMixture(up_to_gang=1, weights=[0.4, 0.6], mu=[3.0, 8.0], sigma=[0.5, 1.0]),
         DurationMixture(up_to_gang=1000, weights=[1.0], mu=[7.0], sigma=[1.5]),
     ],
-    shortest_s=1.0,
-    longest_s=1e6,
-    vcs=3,
-    users_per_vc=2,
-    zipf_exponent=1.0,
     clumps=Clumps(prob=0.3, mean_gap_s=8.0),
     recurrence=Recurrence(again_prob=0.6, gang_again_prob=0.3, memory_jobs=30, sigma=0.05),
-)
+)  # fmt: skip
 
 
 def sample(spec: WorkloadSpec, jobs: int, seed: int = 0) -> JobSample:
@@ -74,13 +63,9 @@ def test_the_parameters_of_a_generated_trace_are_found_again(found: WorkloadSpec
     assert found.recurrence.again_prob == pytest.approx(0.6, abs=0.2)
     assert found.recurrence.gang_again_prob < found.recurrence.again_prob
     assert (found.vcs, found.users_per_vc, found.zipf_exponent) == (3, 2, 1.0)
-
-
-def test_hours_and_weekdays_are_found_at_some_turn_of_the_week(found: WorkloadSpec) -> None:
-    best = min(
-        float(np.abs(np.roll(found.hour_factors, turn) - HOURS).mean()) for turn in range(24)
-    )
-    assert best < 0.15
+    # Hours and weekdays at some turn of the week.
+    turned = [np.abs(np.roll(found.hour_factors, turn) - HOURS).mean() for turn in range(24)]
+    assert min(turned) < 0.15
     assert min(found.weekday_factors) < 0.8
 
 
@@ -196,10 +181,10 @@ def test_owners_of_a_trace() -> None:
 def test_the_yaml_composes_back_to_the_parameters(found: WorkloadSpec, tmp_path: Path) -> None:
     text = workload_yaml(found, name="x_like", heading=("A heading.",), num_jobs=50)
     assert max(map(len, text.splitlines())) <= 100
-    for path in (CONF / "workload").glob("_*.yaml"):
-        (tmp_path / "workload").mkdir(exist_ok=True)
-        (tmp_path / "workload" / path.name).write_text(path.read_text())
-    (tmp_path / "workload" / "x_like.yaml").write_text(text)
+    bases = {path.name: path.read_text() for path in (CONF / "workload").glob("_*.yaml")}
+    (tmp_path / "workload").mkdir()
+    for name, content in {**bases, "x_like.yaml": text}.items():
+        (tmp_path / "workload" / name).write_text(content)
     with initialize_config_dir(str(tmp_path), version_base=None):
         config = compose(overrides=["+workload=x_like"]).workload
     back = instantiate(config.spec, _convert_="all")

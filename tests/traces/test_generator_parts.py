@@ -20,26 +20,16 @@ from tests.traces.trace_samples import STEADY, composed
 
 AGAIN = Recurrence(again_prob=0.8, gang_again_prob=0.4, memory_jobs=50, sigma=0.05)
 DEMANDS = DemandMix(
-    gpu_milli=[1000, 500, 250],
-    gpu_milli_probs=[0.5, 0.3, 0.2],
-    cores_ln_mu=1.8,
-    cores_ln_sigma=0.6,
-    mib_a_core_ln_mu=8.0,
-    mib_a_core_ln_sigma=0.5,
-    most_cores=64.0,
-    most_memory_mib=262144.0,
-    gpu_types=["", "P100|T4"],
-    gpu_type_probs=[0.7, 0.3],
-)
+    gpu_milli=[1000, 500, 250], gpu_milli_probs=[0.5, 0.3, 0.2], cores_ln_mu=1.8,
+    cores_ln_sigma=0.6, mib_a_core_ln_mu=8.0, mib_a_core_ln_sigma=0.5, most_cores=64.0,
+    most_memory_mib=262144.0, gpu_types=["", "P100|T4"], gpu_type_probs=[0.7, 0.3],
+)  # fmt: skip
 FLOWS = WorkflowShape(
-    jobs=[1, 4, 20],
-    job_probs=[0.3, 0.5, 0.2],
-    source_prob=0.2,
-    more_parents_prob=0.3,
-    chain_prob=0.6,
-    gang_slope=0.5,
-    duration_sigma=0.0,
-)
+    jobs=[1, 4, 20], job_probs=[0.3, 0.5, 0.2], source_prob=0.2, more_parents_prob=0.3,
+    chain_prob=0.6, gang_slope=0.5, duration_sigma=0.0,
+)  # fmt: skip
+DAYS = DayNoise(dispersion_r=1.0, persistence=0.0)
+CLUMPS = Clumps(prob=0.6, mean_gap_s=5.0)
 OUTCOMES = OutcomeMix(
     failed_ln_odds=-1.0, failed_slope=0.0, cancelled_ln_odds=-1.0, cancelled_slope=0.5
 )
@@ -103,7 +93,7 @@ def test_what_comes_back_is_alike_nearby_and_less_so_further_on() -> None:
 
 
 def test_clumps_leave_the_rate_and_make_gaps_short() -> None:
-    clumped = made(40_000, clumps=Clumps(prob=0.6, mean_gap_s=5.0))
+    clumped = made(40_000, clumps=CLUMPS)
     assert 40_000 / clumped.submit_s[-1] * 3600 == pytest.approx(40.0, rel=0.05)
     gaps = np.diff(clumped.submit_s)
     assert np.mean(gaps < 20) == pytest.approx(0.6 * (1 - np.exp(-4)) + 0.4 * 0.09, abs=0.03)
@@ -113,15 +103,13 @@ def test_clumps_leave_the_rate_and_make_gaps_short() -> None:
 def test_the_jobs_of_a_clump_follow_its_start() -> None:
     clumps = Clumps(prob=0.5, mean_gap_s=2.0)
     times = spread_clumps(clumps, np.array([0.0, 1e6]), np.array([3, 2]), np.random.default_rng(0))
-    assert times[0] == 0.0
-    assert times[3] == 1e6
+    assert (times[0], times[3]) == (0.0, 1e6)
     assert np.all(np.diff(times) > 0)
-    assert times[2] < 100
-    assert times[4] < 1e6 + 100
+    assert times[2] < 100 and times[4] < 1e6 + 100
 
 
 def test_day_noise_makes_whole_days_busy() -> None:
-    noisy = made(40_000, day_noise=DayNoise(dispersion_r=1.0, persistence=0.0))
+    noisy = made(40_000, day_noise=DAYS)
     lags = count_correlations(JobSample.of(noisy, "made"), (3, 48))
     assert lags[0] > 0.6
     assert abs(lags[1]) < 0.25
@@ -192,25 +180,17 @@ def test_workflow_shape_is_that_of_the_parameters() -> None:
 
 
 @given(
-    jobs=st.integers(0, 120),
-    again=st.floats(0, 0.99),
-    prob=st.floats(0, 0.95),
-    gap=st.floats(0, 1e4),
-    memory=st.integers(1, 10**6),
-    r=st.floats(1e-3, 1e6),
-)
+    jobs=st.integers(0, 120), again=st.floats(0, 0.99), prob=st.floats(0, 0.95),
+    gap=st.floats(0, 1e4), memory=st.integers(1, 10**6), r=st.floats(1e-3, 1e6),
+)  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_every_combination_of_parts_is_a_valid_trace(jobs, again, prob, gap, memory, r) -> None:
+    recurrence = replace(AGAIN, again_prob=again, gang_again_prob=again / 2, memory_jobs=memory)
     parts = {
-        "repeat_prob": 0.3,
-        "recurrence": Recurrence(
-            again_prob=again, gang_again_prob=again / 2, memory_jobs=memory, sigma=0.3
-        ),
+        "repeat_prob": 0.3, "recurrence": recurrence, "outcomes": OUTCOMES, "demands": DEMANDS,
         "clumps": Clumps(prob=prob, mean_gap_s=gap),
         "day_noise": DayNoise(dispersion_r=max(r, 0.05), persistence=0.9),
-        "outcomes": OUTCOMES,
-        "demands": DEMANDS,
-    }
+    }  # fmt: skip
     trace, again_made = made(jobs, **parts), made(jobs, **parts)
     assert len(trace) == jobs == len(set(trace.job_id))
     assert np.all(np.diff(trace.submit_s) >= 0)
@@ -228,10 +208,10 @@ def test_every_combination_of_parts_is_a_valid_trace(jobs, again, prob, gap, mem
         (AGAIN, {"gang_again_prob": -0.1}, r"recurrence\.gang_again_prob is -0.1"),
         (AGAIN, {"memory_jobs": 0}, r"recurrence\.memory_jobs is 0"),
         (AGAIN, {"sigma": float("nan")}, r"recurrence\.sigma is nan"),
-        (Clumps(prob=0.1, mean_gap_s=1.0), {"prob": 1.0}, r"clumps\.prob is 1.0"),
-        (Clumps(prob=0.1, mean_gap_s=1.0), {"mean_gap_s": -1.0}, r"clumps\.mean_gap_s is -1"),
-        (DayNoise(dispersion_r=1.0, persistence=0.0), {"dispersion_r": 0.0}, "dispersion_r is 0"),
-        (DayNoise(dispersion_r=1.0, persistence=0.0), {"persistence": 1.0}, "persistence is 1"),
+        (CLUMPS, {"prob": 1.0}, r"clumps\.prob is 1.0"),
+        (CLUMPS, {"mean_gap_s": -1.0}, r"clumps\.mean_gap_s is -1"),
+        (DAYS, {"dispersion_r": 0.0}, "dispersion_r is 0"),
+        (DAYS, {"persistence": 1.0}, "persistence is 1"),
         (OUTCOMES, {"failed_slope": float("inf")}, r"outcomes\.failed_slope is inf"),
         (DEMANDS, {"gpu_milli": [0, 1, 2]}, "between 1 and 1000"),
         (DEMANDS, {"gpu_milli": [1]}, r"gpu_milli values is \[1\]"),

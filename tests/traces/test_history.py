@@ -11,9 +11,9 @@ from sim.errors import TraceError
 from sim.protocols import HistoryEstimator
 from sim.traces.estimators import GroupMedian, LastOfGroup, NoisyEstimator
 from sim.traces.prepare import rows_of
-from sim.traces.setting import Setting, window_streams
+from sim.traces.setting import window_streams
 from sim.traces.trace import Trace, take
-from tests.traces.trace_samples import catalogue, preset
+from tests.traces.trace_samples import HEADER, preset, setting
 
 LAST, MEDIAN = LastOfGroup(prior_s=600.0), GroupMedian(prior_s=600.0)
 FOREST = RandomForestEstimator(
@@ -21,10 +21,6 @@ FOREST = RandomForestEstimator(
     smearing=False, prior_s=600.0,
 )  # fmt: skip
 LEARNERS = {"last": LAST, "median": MEDIAN, "forest": FOREST}
-
-
-def setting(estimator) -> Setting:
-    return Setting(gpus=64, partitions=1, skew=0.0, catalogue=catalogue("a/1"), estimator=estimator)
 
 
 def workload(name: str, *overrides: str):
@@ -37,7 +33,7 @@ def workload(name: str, *overrides: str):
 def csv_of(path: Path, rows) -> str:
     """`path=FILE` of a file with these rows of submission, gang, duration, group, vc."""
     lines = (",".join(map(str, (f"j{k}", *row))) + "\n" for k, row in enumerate(rows))
-    path.write_text("job_id,submit_s,num_gpus,duration_s,group,vc\n" + "".join(lines))
+    path.write_text(f"{HEADER},group,vc\n" + "".join(lines))
     return f"path={path}"
 
 
@@ -61,19 +57,16 @@ def runs(tmp_path: Path) -> str:
     return csv_of(tmp_path / "runs.csv", [(*run, "g", "v") for run in RUNS])
 
 
-def test_a_window_knows_what_finished_before_it(runs: str):
+def test_a_window_knows_what_finished_before_it_on_the_traces_own_clock(runs: str):
     later = workload("csv", runs, "window.start_s=20")
     assert estimates(later, LAST) == [10, 26, 50]
     assert estimates(later, MEDIAN) == [10, 18, 18]  # of 10; 10, 26; 1, 10, 26, 50
     assert estimates(workload("csv", runs), LAST) == [600, 600, 10, 26, 50]
 
-
-def test_the_clock_is_the_traces_own_whatever_the_load(runs: str):
     # At load 0.001 the window is stretched a thousandfold: every run would be over in time.
-    stretched = workload("csv", runs, "window.start_s=20", "load=0.001")
-    assert estimates(stretched, LAST) == [10, 26, 50]
-    squeezed = workload("csv", runs, "window.start_s=20", "load=1000")
-    assert estimates(squeezed, LAST) == [10, 26, 50]
+    for load in (0.001, 1000):
+        scaled = workload("csv", runs, "window.start_s=20", f"load={load}")
+        assert estimates(scaled, LAST) == [10, 26, 50]
 
 
 def test_caps_hold_for_estimates_but_not_for_the_past(runs: str):
@@ -174,10 +167,8 @@ def test_first_jobs_of_recurring_windows_are_predicted_better_with_history(name:
 
     def first_error(estimator) -> float:
         """Median factor off, of the first 60 jobs of three windows."""
-        tables = [
-            source.window(part="test", index=index, setting=setting(estimator), seed=0)
-            for index in range(3)
-        ]
+        call = {"part": "test", "setting": setting(estimator), "seed": 0}
+        tables = [source.window(index=index, **call) for index in range(3)]
         off = [np.abs(np.log(t.estimate_s / t.duration_s))[:60] for t in tables]
         return float(np.exp(np.median(np.concatenate(off))))
 
@@ -187,12 +178,8 @@ def test_first_jobs_of_recurring_windows_are_predicted_better_with_history(name:
 
 def test_equal_seeds_give_equal_forests_and_other_seeds_others():
     source = workload("pai_like", "num_jobs=200", "max_gang=32")
-    found = [
-        source.window(
-            part="train", index=0, setting=setting(FOREST), seed=seed
-        ).estimate_s.tobytes()
-        for seed in (4, 4, 5)
-    ]
+    call = {"part": "train", "index": 0, "setting": setting(FOREST)}
+    found = [source.window(seed=seed, **call).estimate_s.tobytes() for seed in (4, 4, 5)]
     assert found[0] == found[1] != found[2]
 
 

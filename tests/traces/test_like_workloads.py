@@ -6,17 +6,13 @@ from hydra.utils import instantiate
 
 from gpuyard.studies.generated_traces import Shape, shape
 from sim.physics.shipped_files import ShippedProfiles
-from sim.traces.estimators import NoEstimator
 from sim.traces.generator import generate
 from sim.traces.likeness import DURATION, FEATURE_GAP, GANG, JobSample, likeness
-from sim.traces.setting import Setting
 from sim.traces.trace import Trace
-from tests.traces.trace_samples import CONF, composed, preset
+from tests.traces.trace_samples import CONF, composed, preset, setting
 
 NAMES = sorted(path.stem for path in (CONF / "workload").glob("*_like.yaml"))
-SETTING = Setting(
-    gpus=128, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
-)
+SETTING = setting(gpus=128, catalogue=ShippedProfiles())
 # docs/results: mean gang, p50 and p90 of durations (s), share of jobs with one GPU, jobs an
 # hour; of the whole traces, while the generators are fitted to their first halves.
 MEASURED = {
@@ -55,9 +51,9 @@ def test_every_family_is_there() -> None:
 def test_it_makes_windows_as_it_stands(name: str) -> None:
     assert composed(name).name == name
     workload = preset(name)
-    table = workload.window(part="train", index=1, setting=SETTING, seed=3)
-    again = workload.window(part="train", index=1, setting=SETTING, seed=3)
-    other = workload.window(part="train", index=2, setting=SETTING, seed=3)
+    table, again, other = (
+        workload.window(part="train", index=index, setting=SETTING, seed=3) for index in (1, 1, 2)
+    )
     assert len(table) >= 2400
     assert table.measured.sum() == pytest.approx(0.6 * len(table), abs=2)
     assert table.num_gpus.max() <= 16

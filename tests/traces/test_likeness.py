@@ -1,8 +1,7 @@
 """Distances between traces: right against scipy, small to itself, large where traces differ."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from scipy import stats
 
 from sim.errors import TraceError
 from sim.physics.shipped_files import ShippedProfiles
-from sim.traces.estimators import NoEstimator
 from sim.traces.generator import generate
 from sim.traces.likeness import (
     ALIKE,
@@ -34,29 +32,17 @@ from sim.traces.likeness import (
     samples,
     week_shares,
     weighted_ks,
-)
+)  # fmt: skip
 from sim.traces.processes import DurationMixture
-from sim.traces.setting import Setting
-from sim.traces.spec import WorkloadSpec
-from tests.traces.trace_samples import composed, preset
+from tests.traces.trace_samples import DATA, STEADY, composed, preset, setting
 
-SPEC = WorkloadSpec(
-    jobs_per_h=30.0,
-    dispersion_r=2.0,
-    noise_persistence=0.3,
-    hour_factors=[0.2] * 8 + [1.5] * 16,
-    weekday_factors=[1.2] * 5 + [0.5] * 2,
-    repeat_prob=0.05,
-    repeat_sigma=0.1,
-    gang_sizes=[1, 4, 8, 32],
-    gang_probs=[0.6, 0.2, 0.15, 0.05],
+SPEC = replace(
+    STEADY, jobs_per_h=30.0, dispersion_r=2.0, noise_persistence=0.3, repeat_prob=0.05,
+    hour_factors=[0.2] * 8 + [1.5] * 16, weekday_factors=[1.2] * 5 + [0.5] * 2, repeat_sigma=0.1,
+    gang_sizes=[1, 4, 8, 32], gang_probs=[0.6, 0.2, 0.15, 0.05], longest_s=1e6, vcs=1,
     durations=[DurationMixture(up_to_gang=64, weights=[1.0], mu=[6.0], sigma=[2.0])],
-    shortest_s=1.0,
-    longest_s=1e6,
-    vcs=1,
-    users_per_vc=1,
-    zipf_exponent=0.0,
-)
+    users_per_vc=1, zipf_exponent=0.0,
+)  # fmt: skip
 
 
 def made(jobs: int = 12_000, seed: int = 0, **changes) -> JobSample:
@@ -66,6 +52,18 @@ def made(jobs: int = 12_000, seed: int = 0, **changes) -> JobSample:
 
 def by_feature(first: JobSample, *others: JobSample):
     return {each.feature: each for each in likeness(first, others)}
+
+
+@cache
+def twenty(seed: int) -> JobSample:
+    """20,000 jobs of the generator as it is."""
+    return made(20_000, seed=seed)
+
+
+@cache
+def apart():
+    """Two draws of it."""
+    return by_feature(twenty(1), twenty(2))
 
 
 def plain(values) -> Sample:
@@ -115,7 +113,7 @@ def test_a_trace_is_no_distance_from_itself_and_its_floor_is_not_zero() -> None:
 def test_another_draw_of_one_generator_is_within_twice_its_floor() -> None:
     far = [
         each.feature
-        for each in likeness(made(20_000), [made(20_000, seed=s) for s in (1, 2, 3)])
+        for each in likeness(twenty(0), [twenty(s) for s in (1, 2, 3)])
         if each.distance > 2 * each.floor and each.distance > 0.02
     ]
     assert far == []
@@ -136,8 +134,8 @@ def test_another_draw_of_one_generator_is_within_twice_its_floor() -> None:
     ],
 )
 def test_what_differs_is_found_where_it_differs(feature: str, change) -> None:
-    other = by_feature(made(20_000, seed=1), made(20_000, seed=2, **change))[feature]
-    same = by_feature(made(20_000, seed=1), made(20_000, seed=2))[feature]
+    other = by_feature(twenty(1), made(20_000, seed=2, **change))[feature]
+    same = apart()[feature]
     assert other.distance > 1.5 * same.distance
     assert other.over_floor > 1
 
@@ -181,11 +179,7 @@ def test_too_little_to_compare_is_told() -> None:
         JobSample.of(burst, "made")
 
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data")) / "traces"
-SETTING = Setting(
-    gpus=1 << 60, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
-)
+SETTING = setting(gpus=1 << 60, catalogue=ShippedProfiles())
 # generator -> workload, file, window start (s); docs/results/generator.md has the distances.
 PAIRS = {
     "philly_full_like": ("philly", "philly_jobs.csv.gz", (4062780, 6741180)),
@@ -201,7 +195,7 @@ MOST_FLOORS, SMALL = 1.7, 0.02
 @pytest.mark.parametrize("name", sorted(PAIRS))
 def test_a_generator_is_about_as_near_as_the_halves_of_its_trace(name: str) -> None:
     trace, file, (start_s, end_s) = PAIRS[name]
-    path = DATA / file
+    path = DATA / "traces" / file
     if not path.is_file():
         pytest.skip(f"GPUYARD_DATA has no traces/{file}")
     changes = [f"path={path}", "rules.unknown_gpu_types=any"]

@@ -1,4 +1,4 @@
-"""Dally's workloads: published marginals hold exactly, work includes what the network adds."""
+"""Published workloads: marginals hold, work includes what the network adds; workloads in turn."""
 
 from functools import cache
 from typing import Any
@@ -6,47 +6,47 @@ from typing import Any
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.published_profiles import DallyProfiles
-from sim.traces.estimators import NoEstimator
-from sim.traces.published_workload import IdealWorkload, PublishedMix, draw_published
-from sim.traces.setting import Setting
+from sim.traces.published_workload import IdealWorkload, PublishedMix, YorkMix, draw_published
 from sim.traces.trace import Trace
-from tests.contract.compositions import CONF
+from sim.traces.workload import MixedWorkload
+from tests.traces.trace_samples import CONF, refusal, setting
 
 BATCH_COUNTS = {1: 270, 2: 13, 4: 52, 8: 109, 16: 42, 32: 11, 40: 1, 48: 1, 56: 1}
 MODELS = {"mobilenet_v3": 125, "bert_large": 125, "resnet50": 125, "alexnet": 53, "resnet18": 38,
           "vgg11": 34}  # fmt: skip
 
 
-def workload(name: str, *changes: str, network: str = "none") -> IdealWorkload:
+DALLY = ("topology=dally_4x4", "profiles=dally")
+YORK = ("topology=topdrl_2x4x4", "profiles=york")
+
+
+def workload(
+    name: str, *changes: str, network: str = "none", on: tuple[str, ...] = DALLY
+) -> IdealWorkload:
     """The file of conf/workload with changes."""
-    config = composed(name, network).copy()
+    config = composed(f"workload={name}", f"network={network}", *on).copy()
     config.merge_with_dotlist([f"workload.{change}" for change in changes])
     OmegaConf.resolve(config)
     return instantiate(config.workload, _convert_="all")
 
 
 @cache
-def composed(name: str, network: str) -> DictConfig:
-    words = ["topology=dally_4x4", f"network={network}", f"workload={name}"]
+def composed(*words: str) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base=None):
-        return compose(config_name="base", overrides=words)
-
-
-def setting(gpus: int = 128) -> Setting:
-    return Setting(
-        gpus=gpus, partitions=1, skew=0.0, catalogue=DallyProfiles(gpu_types=["v100"]),
-        estimator=NoEstimator(),
-    )  # fmt: skip
+        return compose(config_name="base", overrides=list(words))
 
 
 def window(made: IdealWorkload, index: int = 0) -> JobTable:
-    return made.window(part="test", index=index, setting=setting(), seed=0)
+    profiles = DallyProfiles(gpu_types=["v100"])
+    where = setting(gpus=128, catalogue=profiles)
+    return made.window(part="test", index=index, setting=where, seed=0)
 
 
 def trace_of(made: IdealWorkload, seed: int) -> Trace:
@@ -126,10 +126,8 @@ def test_fewer_jobs_are_a_sample_and_models_are_those_of_the_catalogue():
     ],
 )
 def test_bad_values_are_refused(override: str, told: str):
-    with pytest.raises(Exception, match=told) as caught:  # hydra wraps what a part raises
+    with refusal(told):
         workload("dally_batch", override)
-    causes = [caught.value, caught.value.__cause__]
-    assert any(isinstance(cause, TraceError) for cause in causes)
 
 
 def test_a_mix_of_one_job():
@@ -139,3 +137,81 @@ def test_a_mix_of_one_job():
     )  # fmt: skip
     trace = draw_published(mix, np.random.default_rng(0), "one")
     assert (trace.num_gpus[0], trace.duration_s[0], trace.submit_s[0]) == (4, 60.0, 0.0)
+
+
+class Named:
+    """Hands out what it was asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def window(self, *, part, index, setting, seed):
+        return self.name, part, index, setting, seed
+
+
+def test_windows_come_in_turn_each_from_its_own_stream():
+    mixed = MixedWorkload(name="m", load=None, of={"a": Named("A"), "b": Named("B")})
+    asked = [mixed.window(part="train", index=i, setting=None, seed=7) for i in range(3)]
+    assert [got[0] for got in asked] == ["A", "B", "A"]
+    assert [got[2] for got in asked] == [0, 1, 2]
+    assert {got[1] for got in asked} == {"train"}
+    assert {got[4] for got in asked} == {7}
+
+
+def test_a_mix_takes_random_windows_of_something_only():
+    cut = Named("A")
+    cut.windows_from = "disjoint"
+    with pytest.raises(TraceError, match=r"workload\.of\.a\.windows_from is 'disjoint'"):
+        MixedWorkload(name="m", load=None, of={"a": cut, "b": Named("B")})
+    with pytest.raises(TraceError, match=r"workload\.of is empty"):
+        MixedWorkload(name="m", load=None, of={})
+    with pytest.raises(TraceError, match="m has windows only"):
+        MixedWorkload(name="m", load=None, of={"a": Named("A")}).whole(setting=None, seed=0)
+
+
+MIX = {
+    "row_s": 100.0, "arrival_prob": 0.5, "shares": [0.5, 0.1, 0.2, 0.2], "most_rows": 30,
+    "length_bounds": [0.3, 0.4, 0.8, 1.0], "most_gpus": 8, "gang_bounds": [0.2, 0.3, 0.6, 1.0],
+}  # fmt: skip
+
+
+def test_classes_have_their_shares_and_bounds():
+    rng = np.random.default_rng(0)
+    rows, gangs = YorkMix(**MIX).lengths(20_000, rng), YorkMix(**MIX).gangs(20_000, rng)
+    assert (rows.min(), rows.max()) == (1, 30)
+    assert np.mean(rows <= 9) == pytest.approx(0.5, abs=0.02)
+    assert np.mean(rows > 24) == pytest.approx(0.2, abs=0.02)
+    shares = np.bincount(gangs, minlength=9)[1:] / len(gangs)
+    assert shares == pytest.approx([0.5, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"arrival_prob": 0.0}, r"arrival_prob is 0\.0; it must be above 0"),
+        ({"length_bounds": [0.5, 0.4, 0.8, 1.0]}, "length_bounds"),
+        ({"gang_bounds": [0.5, 1.0]}, "4 shares up to 1"),
+    ],
+)
+def test_impossible_mixes_are_refused(given, rule):
+    with pytest.raises(TraceError, match=rule):
+        YorkMix(**{**MIX, **given})
+
+
+def test_windows_are_drawn_anew_and_work_is_the_time_on_compact_gpus():
+    made = workload("topdrl_york", network="york", on=YORK)
+    profiles = instantiate(composed("workload=topdrl_york", *YORK).profiles, _convert_="all")
+    where = setting(gpus=32, catalogue=profiles, gpu_types=("p100",))
+    jobs, again, other = (
+        made.window(part="test", index=index, setting=where, seed=1) for index in (0, 0, 1)
+    )
+    assert np.array_equal(jobs.duration_s, again.duration_s)
+    assert not np.array_equal(jobs.duration_s, other.duration_s)
+    for gang, factor in ((1, 0.775), (8, 1.2)):
+        rows = jobs.duration_s[jobs.num_gpus == gang] / (241.5 * factor)
+        assert len(rows) and rows == pytest.approx(np.round(rows)) and rows.max() <= 30
+
+
+def test_the_costs_of_another_network_are_refused():
+    with pytest.raises(InstantiationException, match="add network=york"):
+        workload("topdrl_york", on=YORK)

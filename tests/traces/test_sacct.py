@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED
-from sim.physics.shipped_files import ShippedProfiles
 from sim.text_files import clock_s
 from sim.traces.estimators import LimitEstimator
 from sim.traces.sacct import parse_tres
-from sim.traces.setting import Setting
-from tests.traces.trace_samples import SACCT, loaded, preset
+from tests.traces.trace_samples import SACCT, loaded, preset, setting
 
 INF = float("inf")
 FIELDS = ("JobID", "User", "State", "Submit", "Start", "End", "Elapsed", "Timelimit", "ReqTRES")
@@ -54,15 +52,11 @@ def test_the_sample_row_by_row(tmp_path: Path) -> None:
     assert list(trace.vc) == ["a100", "a100", "a100", "a100", "v100"]
     assert list(trace.group) == ["ann/train", "bob/train", "bob/sweep", "cat/llm", ""]
     assert trace.priority.tolist() == [2, 1, 1, 1, 1]
-    assert notes.left_out == {
-        "are steps of jobs": 1,
-        "are array tasks that never began, many in one row": 1,
-        "use no GPU": 1,
-        "use parts of GPUs (gres/shard, gres/mps), whose size sacct lacks": 1,
-        "are earlier runs of requeued jobs": 1,
-        "still waited": 1,
-        "were given up before they could begin (Eligible)": 1,
-    }
+    assert notes.left_out == dict.fromkeys((
+        "are steps of jobs", "are array tasks that never began, many in one row", "use no GPU",
+        "use parts of GPUs (gres/shard, gres/mps), whose size sacct lacks", "still waited",
+        "are earlier runs of requeued jobs", "were given up before they could begin (Eligible)",
+    ), 1)  # fmt: skip
 
 
 def test_columns_may_stand_in_any_order_and_some_may_lack(tmp_path: Path, caplog) -> None:
@@ -91,9 +85,6 @@ def test_columns_may_stand_in_any_order_and_some_may_lack(tmp_path: Path, caplog
 )
 def test_a_column_that_must_be_there(fields, words: str, tmp_path: Path) -> None:
     assert words in refused(tmp_path, {}, fields=fields)
-
-
-def test_a_column_that_the_user_named_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"no column 'Acount' for Partition"):
         loaded("sacct", tmp_path, text_of({}), "columns.Partition=Acount")
 
@@ -110,10 +101,7 @@ def test_a_column_that_the_user_named_must_be_there(tmp_path: Path) -> None:
         ({"ReqTRES": "cpu=4,gres/gpu"}, "column 'ReqTRES': 'cpu=4,gres/gpu' is no list such as"),
         ({"ReqTRES": "gres/gpu=1.5"}, "column 'ReqTRES': 'gres/gpu=1.5' is no list such as"),
         ({"ReqTRES": "gres/gpu=99999999999"}, "is no plausible number of GPUs"),
-        (
-            {"User": "a|b"},
-            "line 3: the row is too long: 10 fields, the header has 9; write a file whose fields",
-        ),
+        ({"User": "a|b"}, "line 3: the row is too long: 10 fields, the header has 9; write a file"),
     ],
 )
 def test_a_bad_field_is_named(change: dict[str, str], words: str, tmp_path: Path) -> None:
@@ -130,9 +118,7 @@ def test_a_bad_field_of_a_row_that_is_no_gpu_job_is_none(tmp_path: Path) -> None
     assert notes.left_out == {"are steps of jobs": 1, "use no GPU": 1}
 
 
-def test_times_alone_tell_the_run_time_and_an_open_end_is_the_end_of_the_file(
-    tmp_path: Path,
-) -> None:
+def test_times_alone_tell_the_run_time_and_an_open_end_is_that_of_the_file(tmp_path) -> None:
     fields = tuple(name for name in FIELDS if name != "Elapsed")
     rows = {}, {"JobID": "2", "State": "RUNNING", "End": "Unknown", "Start": "2025-03-01T09:00:00"}
     trace, _ = loaded("sacct", tmp_path, text_of(*rows, fields=fields))
@@ -142,8 +128,7 @@ def test_times_alone_tell_the_run_time_and_an_open_end_is_the_end_of_the_file(
     said = refused(tmp_path, {"End": "Unknown"}, fields=fields)
     assert "column 'End': '' is unknown, but the job has ended" in said
 
-
-def test_an_hour_back_when_clocks_change_is_no_fault(tmp_path: Path) -> None:
+    # An hour back, when clocks change, is no fault.
     trace, _ = loaded("sacct", tmp_path, text_of({"Start": "2025-03-01T07:30:00"}))
     assert trace.waited_s.tolist() == [0]
 
@@ -157,16 +142,12 @@ def test_runs_of_one_job_and_rows_of_one_run(tmp_path: Path) -> None:
         assert notes.left_out == {"are earlier runs of requeued jobs": 1}
     waits = {"State": "PENDING", "Start": "Unknown", "End": "Unknown", "Elapsed": "00:00:00"}
     runs = {"State": "RUNNING", "End": "Unknown", "Elapsed": "00:20:00"}
-    for rows in (
-        ({}, waits, runs),
-        (runs, {}, waits),
-    ):  # files of several months, one behind another
+    header = dict(zip(FIELDS, FIELDS, strict=True))
+    for rows in (({}, waits, runs), (runs, {}, waits)):  # files of months, one behind another
         trace, notes = loaded("sacct", tmp_path, text_of(*rows, again))
         assert (trace.duration_s.tolist(), trace.waited_s.tolist()) == ([1800], [600])
         assert notes.left_out["are other rows of the same run"] == 2
-        trace, notes = loaded(
-            "sacct", tmp_path, text_of(*rows, dict(zip(FIELDS, FIELDS, strict=True)))
-        )
+        trace, notes = loaded("sacct", tmp_path, text_of(*rows, header))
         assert notes.left_out["are header rows"] == 1
         assert (trace.duration_s.tolist(), trace.waited_s.tolist()) == ([3600], [600])
     trace, notes = loaded("sacct", tmp_path, text_of({}, {}))
@@ -184,17 +165,13 @@ def test_a_file_without_gpu_jobs_says_what_it_holds(tmp_path: Path) -> None:
 def test_what_happened_is_told_and_limits_are_predictions(tmp_path: Path, caplog) -> None:
     path = tmp_path / "jobs.txt"
     path.write_text(SACCT)
-    setting = Setting(gpus=64, partitions=1, skew=0.0, catalogue=ShippedProfiles(),
-                      estimator=LimitEstimator(unlimited_s=None))  # fmt: skip
+    known = setting(LimitEstimator(unlimited_s=None))
     with caplog.at_level(logging.INFO):
-        table = preset("sacct", f"path={path}").whole(setting=setting, seed=0)
+        table = preset("sacct", f"path={path}").whole(setting=known, seed=0)
     assert table.estimate_s.tolist() == [93600, 1800, 7200, 93600, 93600]
     assert "4 of 5 jobs began, after 315 s on average (p50 330, p95 600)" in caplog.text
     clipped = preset("sacct", f"path={path}", "max_duration_s=7000")
-    assert clipped.whole(setting=setting, seed=0).estimate_s.max() == 7000
-
-
-def test_a_qos_without_a_priority_is_named(tmp_path: Path) -> None:
+    assert clipped.whole(setting=known, seed=0).estimate_s.max() == 7000
     with pytest.raises(TraceError, match=r"line 2, column 'QOS': 'top' has no priority.*add \+wor"):
         loaded("sacct", tmp_path, SACCT.replace("|high|", "|top|").encode())
 
@@ -206,23 +183,6 @@ def test_another_delimiter_is_a_key(tmp_path: Path) -> None:
     told = r"by pipes \(sacct --parsable2 writes them; .* take workload\.reader\.delimiter=tab"
     with pytest.raises(TraceError, match=told):
         loaded("sacct", tmp_path, tabs)
-
-
-@pytest.mark.parametrize(
-    ("text", "gpus", "types"),
-    [
-        ("", 0, ()),
-        ("billing=8,cpu=8,mem=64G,node=1", 0, ()),
-        ("cpu=8,gres/gpu=2,gres/gpu:a100=2", 2, ("a100",)),
-        ("gres/gpu:a100=2,cpu=8,gres/gpu=2", 2, ("a100",)),
-        ("gres/gpu:a100=2,gres/gpu:v100=1", 3, ("a100", "v100")),
-        ("gres/gpu:a100_1g.5gb=4,fs/disk=1G,license/x=2,bb/y=1.5T,energy=0", 4, ("a100",)),
-        ("gres/gpumem=80G,gres/gpuutil=100,gres/tmp=1", 0, ()),
-    ],
-)
-def test_lists_of_resources(text: str, gpus: int, types: tuple[str, ...]) -> None:
-    got = parse_tres(text)
-    assert got is not None and (got.gpus, got.types) == (gpus, types)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +205,13 @@ def test_durations_read_back(days: int, left_s: int) -> None:
 @pytest.mark.parametrize(
     ("tres", "gpus", "milli", "types"),
     [
+        ("", 0, 1000, ()),
+        ("billing=8,cpu=8,mem=64G,node=1", 0, 1000, ()),
+        ("cpu=8,gres/gpu=2,gres/gpu:a100=2", 2, 1000, ("a100",)),
+        ("gres/gpu:a100=2,cpu=8,gres/gpu=2", 2, 1000, ("a100",)),
+        ("gres/gpu:a100=2,gres/gpu:v100=1", 3, 1000, ("a100", "v100")),
+        ("gres/gpu:a100_1g.5gb=4,fs/disk=1G,license/x=2,bb/y=1.5T,energy=0", 4, 142, ("a100",)),
+        ("gres/gpumem=80G,gres/gpuutil=100,gres/tmp=1", 0, 1000, ()),
         ("gres/gpu:a100_3g.20gb=2", 2, 428, ("a100",)),
         ("gres/gpu=1,gres/gpu:nvidia_a100_1g.5gb=1", 1, 142, ("nvidia_a100",)),
         ("gres/gpu:1g.10gb+me=3", 3, 142, ()),
@@ -261,24 +228,19 @@ def test_durations_read_back(days: int, left_s: int) -> None:
         ("gres/gpu:a100_3g.20gb=0,gres/gpu=2", 2, 1000, ()),
     ],
 )
-def test_a_mig_slice_is_a_part_of_a_gpu(tres: str, gpus: int, milli, types) -> None:
+def test_lists_of_resources_and_slices_as_parts_of_a_gpu(tres: str, gpus, milli, types) -> None:
     got = parse_tres(tres)
     assert (got.gpus, got.milli, got.types) == (gpus, milli, types)
 
 
 def test_jobs_on_slices_take_parts_and_unlike_ones_are_left_out(tmp_path: Path) -> None:
     slices, mixed = "cpu=6,gres/gpu:a100_3g.20gb=2", "gres/gpu:a100_3g.20gb=1,gres/gpu:a100=1"
-    rows = (
-        {"JobID": str(at), "ReqTRES": one} for at, one in enumerate((slices, mixed, "gres/gpu=1"))
-    )
+    asked = enumerate((slices, mixed, "gres/gpu=1"))
+    rows = ({"JobID": str(at), "ReqTRES": one} for at, one in asked)
     trace, notes = loaded("sacct", tmp_path, text_of(*rows))
     assert (trace.num_gpus.tolist(), trace.gpu_milli.tolist()) == ([2, 1], [428, 1000])
     assert list(trace.gpu_types) == ["a100", ""]
     assert notes.left_out == {"use MIG slices and GPUs of several sizes": 1}
-
-
-def test_an_unreadable_list_beside_unlike_slices_is_named(tmp_path: Path) -> None:
-    mixed = "gres/gpu:a100_3g.20gb=1,gres/gpu:a100=1"
     row = {"ReqTRES": mixed, "AllocTRES": "gres/gp"}
     told = refused(tmp_path, row, fields=(*FIELDS, "AllocTRES"))
     assert "column 'AllocTRES': 'gres/gp' is no list such as" in told

@@ -1,16 +1,19 @@
-"""Choosing jobs of a trace and making them fit a cluster."""
+"""Choosing jobs of a trace, making them fit a cluster, and their homes in it."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import gpuyard
 from sim.errors import TraceError
-from sim.traces.prepare import cap, offered_load, scale_load
+from sim.traces.prepare import cap, homes_by_vc, offered_load, scale_load
+from sim.traces.setting import Owners
 from sim.traces.trace import split, thinned_window, time_window, without_vcs
-from tests.traces.trace_samples import trace_of
+from tests.traces.trace_samples import HEADER, trace_of
 
 PARTS = {"train": 0.5, "validation": 0.15, "test": 0.35}
 NO_CAP = {
@@ -165,3 +168,35 @@ def test_jobs_whose_load_cannot_be_scaled() -> None:
     for trace in (trace_of([5, 5]), trace_of([5]), trace_of([0, 1], duration_s=[0.0, 0.0])):
         with pytest.raises(TraceError, match=r"set workload\.load=null"):
             scale_load(trace, 0.9, 8)
+
+
+TWO = np.array([8, 8])
+
+
+@pytest.mark.parametrize(
+    ("gpu_milli", "of_group", "home"),
+    [
+        (None, {}, [0, 1, 1, 1]),  # a: 4 GPUs, b: 1 + 1, c: 2, dealt by their work
+        ([100, 1000, 1000, 1000], {}, [0, 0, 1, 0]),  # a: 0.4 GPUs
+        (None, {"b": 0, "a": 1}, [1, 0, 0, 0]),  # a group of servers takes the one of its name
+    ],
+)
+def test_virtual_clusters_are_dealt_to_partitions(gpu_milli, of_group, home) -> None:
+    made = trace_of(range(4), num_gpus=[4, 1, 2, 1], vc="abcb")
+    if gpu_milli is not None:
+        made = replace(made, gpu_milli=np.array(gpu_milli))
+    assert homes_by_vc(made, Owners(partition_gpus=TWO, of_group=of_group)).tolist() == home
+
+
+def test_jobs_that_name_none_are_refused() -> None:
+    with pytest.raises(TraceError, match=r"agents\.homes=drawn"):
+        homes_by_vc(trace_of([0]), Owners(partition_gpus=TWO, of_group={}))
+
+
+def test_any_run_can_have_homes_by_virtual_cluster(tmp_path) -> None:
+    path = tmp_path / "jobs.csv"
+    rows = [f"{job},{job},1,60,{'ab'[job % 2]}" for job in range(8)]
+    path.write_text("\n".join([f"{HEADER},vc", *rows]))
+    words = ["agents.homes=vc", "workload.columns.vc=vc"]
+    run = gpuyard.simulate(path, "small_leaf_spine", "fifo", agents=2, overrides=words)
+    assert run.jobs["home"].tolist() == [0, 1] * 4

@@ -1,20 +1,16 @@
 """Every shared trace of GPUYARD_DATA, read whole through its preset."""
 
-import os
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sim.jobs import ANY_TYPE, CANCELLED
 from sim.traces.csv_reader import trace_csv
-from sim.traces.estimators import NoEstimator
-from sim.traces.setting import Setting
-from tests.traces.trace_samples import catalogue, preset
+from tests.traces.trace_samples import DATA, catalogue, preset, setting
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data"))
 # preset -> file, jobs, jobs left out, largest gang
 TRACES = {
     "philly": ("traces/philly_jobs.csv.gz", 79_515, 0, 128),
@@ -28,9 +24,10 @@ TRACES = {
     "sia_philly": ("traces/sia_workloads_philly.csv.gz", 160, 800, 16),
     "tiresias": ("traces/tiresias_60_job.csv", 60, 0, 8),
 }
-SETTING = Setting(
-    gpus=2496, partitions=4, skew=0.0, estimator=NoEstimator(), gpu_types=("p100", "v100"),
-    catalogue=catalogue("ResNet-50/16", "LM/5", gpu_types=("p100", "v100")),
+KINDS = ("p100", "v100")
+SETTING = setting(
+    gpus=2496, partitions=4, gpu_types=KINDS,
+    catalogue=catalogue("ResNet-50/16", "LM/5", gpu_types=KINDS),
 )  # fmt: skip
 
 
@@ -51,16 +48,6 @@ def read(name: str):
     )
 
 
-class Kept:
-    """A reader of what was read already."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def read(self, **_: object):
-        return read(self.name)
-
-
 @pytest.mark.parametrize("name", TRACES)
 def test_a_shared_trace_is_read_whole_and_makes_a_job_table_and_windows(name: str) -> None:
     _, jobs, left_out, largest = TRACES[name]
@@ -74,7 +61,7 @@ def test_a_shared_trace_is_read_whole_and_makes_a_job_table_and_windows(name: st
     if name == "alibaba_openb":  # nearly all pods come late
         options.append("window.start_s=9.3e6")
     source = workload(name, *options)
-    source._reader = Kept(name)
+    source._reader = SimpleNamespace(read=lambda **_: (trace, notes))  # read already
     whole = source.whole(setting=SETTING, seed=0)
     assert 0.98 * jobs < len(whole) <= jobs
     window = source.window(part="train", index=0, setting=SETTING, seed=0)

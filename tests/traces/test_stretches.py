@@ -10,21 +10,19 @@ from hypothesis import strategies as st
 
 from sim.errors import TraceError
 from sim.traces.estimators import GroupMedian, NoisyEstimator, OracleEstimator
-from sim.traces.setting import Setting
 from sim.traces.trace import dealt
-from tests.traces.trace_samples import catalogue, preset
+from tests.traces.trace_samples import HEADER, catalogue, preset, refusal, setting
 
-SETTING = Setting(
-    gpus=64, partitions=2, skew=0.5, catalogue=catalogue("a/1", "b/1"),
-    estimator=NoisyEstimator(sigma=1.0),
-)  # fmt: skip
+SETTING = setting(
+    NoisyEstimator(sigma=1.0), partitions=2, skew=0.5, catalogue=catalogue("a/1", "b/1")
+)
 
 
 def written(folder: Path, jobs: int, more: str = "", cell=lambda _: "") -> str:
     """`path=FILE` of jobs j0, j1, ..., one a minute; `cell(k)` fills the column `more` of job k."""
     path = folder / f"jobs{jobs}.csv"
     rows = (f"j{k},{60 * k},1,{30 + k}{cell(k)}\n" for k in range(jobs))
-    path.write_text(f"job_id,submit_s,num_gpus,duration_s{more}\n" + "".join(rows))
+    path.write_text(f"{HEADER}{more}\n" + "".join(rows))
     return f"path={path}"
 
 
@@ -32,8 +30,8 @@ def source(path: str, *options: str):
     return preset("csv", path, "num_jobs=100", "thin=4", "windows_from=disjoint", *options)
 
 
-def window(made, index: int, *, part: str = "all", seed: int = 3, setting: Setting = SETTING):
-    return made.window(part=part, index=index, setting=setting, seed=seed)
+def window(made, index: int, *, part: str = "all", seed: int = 3, where=SETTING):
+    return made.window(part=part, index=index, setting=where, seed=seed)
 
 
 def numbers(table) -> list[int]:
@@ -49,9 +47,7 @@ def test_every_job_of_a_stretch_is_in_exactly_one_of_its_windows(tmp_path: Path)
         table = window(made, index)
         assert len(table) == 100 and table.measured.sum() == 60
         found[cut.stretch(index)] += numbers(table)
-    assert [sorted(found[stretch]) for stretch in (0, 1)] == [
-        list(range(400)), list(range(400, 800)),
-    ]  # fmt: skip
+    assert sorted(found[0]) + sorted(found[1]) == list(range(800))
     assert [cut.stretch(index) for index in range(4)] == [0, 1, 0, 1]  # first ones in other times
 
 
@@ -62,7 +58,7 @@ def test_windows_are_drawn_from_the_seed_and_nothing_else(tmp_path: Path) -> Non
     first = numbers(window(made, 2))
     assert numbers(window(source(path), 2)) == first
     other = replace(SETTING, partitions=8, estimator=OracleEstimator())
-    assert numbers(window(made, 2, setting=other)) == first
+    assert numbers(window(made, 2, where=other)) == first
     assert numbers(window(made, 2, seed=4)) != first
     assert np.diff(first).max() > 4  # not every fourth: drawn at random
     again = window(made, 2)
@@ -123,9 +119,9 @@ def test_auto_is_random_where_more_than_20_stretches_fit(tmp_path: Path, jobs, h
 
 def test_predictors_know_the_other_windows_of_a_stretch(tmp_path: Path) -> None:
     path = written(tmp_path, 800, ",group", lambda _: ",g")
-    setting = replace(SETTING, estimator=GroupMedian(prior_s=1e6))
     made = source(path, "columns.group=group")
-    table = window(made, 1, setting=setting)  # of the second stretch
+    known = replace(SETTING, estimator=GroupMedian(prior_s=1e6))
+    table = window(made, 1, where=known)  # of the second stretch
     first = int(table.job_id[0][1:])
     ended = [k for k in range(first) if 60 * k + 30 + k < 60 * first]
     assert table.estimate_s[0] == pytest.approx(np.median([30.0 + k for k in ended]))
@@ -134,8 +130,7 @@ def test_predictors_know_the_other_windows_of_a_stretch(tmp_path: Path) -> None:
 def test_workflows_stay_whole(tmp_path: Path) -> None:
     path = written(tmp_path, 900, ",workflow", lambda k: f",w{k // 3}")
     made = source(path, "columns.workflow=workflow")
-    cut = made.stretches(part="all", setting=SETTING)
-    assert cut.count == 2
+    assert made.stretches(part="all", setting=SETTING).count == 2
     tables = [window(made, index) for index in range(8)]
     jobs = [job for table in tables for job in numbers(table)]
     assert len(jobs) == len(set(jobs)) >= 800
@@ -143,9 +138,6 @@ def test_workflows_stay_whole(tmp_path: Path) -> None:
         assert 99 <= len(table) <= 102
         names = [job // 3 for job in numbers(table)]
         assert all(names.count(name) == 3 for name in names)
-
-
-def test_too_few_workflows_for_the_windows_are_an_error(tmp_path: Path) -> None:
     path = written(tmp_path, 800, ",workflow", lambda k: f",w{k // 200}")
     with pytest.raises(TraceError, match=r"stretch 0 .* has 2 workflows for 4 windows"):
         window(source(path, "columns.workflow=workflow"), 0)
@@ -163,9 +155,8 @@ def test_generated_windows_share_no_job_as_they_are() -> None:
     for how in ("random", "auto"):
         table = window(preset("venus_like", f"windows_from={how}", "num_jobs=50"), 1, part="test")
         assert len(table) == 50
-    with pytest.raises(Exception, match="cuts a trace file") as error:
+    with refusal("cuts a trace file"):
         preset("venus_like", "windows_from=disjoint")
-    assert isinstance(error.value.__cause__, TraceError)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +167,5 @@ def test_generated_windows_share_no_job_as_they_are() -> None:
     ],
 )
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], words: str) -> None:
-    with pytest.raises(Exception, match=words) as error:
+    with refusal(words):
         source(written(tmp_path, 10), *options)
-    assert isinstance(error.value.__cause__, TraceError)

@@ -13,12 +13,20 @@ from sim.errors import TraceError
 from sim.jobs import ANY_TYPE, CANCELLED, COMPLETED, FAILED, Attempts, Precedence
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import CsvReader, trace_csv
-from sim.traces.estimators import NoEstimator
 from sim.traces.job_traits import TypeWords
 from sim.traces.prepare import cap, offered_load
-from sim.traces.setting import Setting
 from sim.traces.trace import Trace, split, take, thinned_window, time_window
-from tests.traces.trace_samples import CSV, CSV_MORE, SAMPLES, loaded, preset
+from tests.traces.trace_samples import (
+    CSV,
+    CSV_MORE,
+    HEADER,
+    SAMPLES,
+    loaded,
+    preset,
+    refusal,
+    setting,
+    trace_of,
+)
 
 INF = float("inf")
 CATALOGUE = Catalogue(
@@ -29,10 +37,7 @@ CATALOGUE = Catalogue(
     gang_ok=np.array([True, False] * 4),
     source="shipped",
 )
-SETTING = Setting(
-    gpus=64, partitions=1, skew=0.0, catalogue=CATALOGUE, estimator=NoEstimator(),
-    gpu_types=("k80", "v100"),
-)  # fmt: skip
+SETTING = setting(catalogue=CATALOGUE, gpu_types=("k80", "v100"))
 NO_CAP = {"max_gang": None, "drop_too_large": False, "capacity": 64, "min_duration_s": None,
           "max_duration_s": None}  # fmt: skip
 
@@ -48,12 +53,12 @@ def lists(links: Precedence | Attempts) -> list[list[float]]:
     return [each.tolist() for each in np.split(values, links.first[1:-1])]
 
 
-def table(tmp_path: Path, *options: str, setting: Setting = SETTING, text: str = CSV):
-    """The job table of the CSV sample."""
+def table(tmp_path: Path, *options: str, where=SETTING, text: str = CSV):
+    """The job table of the CSV sample, or of the text of a file with such columns."""
     path = tmp_path / "jobs.csv"
     path.write_text(text)
-    workload = preset("csv", f"path={path}", *SAMPLES["csv"].options, *options)
-    return workload.whole(setting=setting, seed=0)
+    columns = SAMPLES["csv"].options if text == CSV else ()
+    return preset("csv", f"path={path}", *columns, *options).whole(setting=where, seed=0)
 
 
 def test_every_column_is_read(trace: Trace) -> None:
@@ -76,47 +81,15 @@ def test_every_column_is_read(trace: Trace) -> None:
 
 
 def test_a_trace_without_the_columns_has_none_of_the_traits(tmp_path: Path) -> None:
-    path = tmp_path / "plain.csv"
-    path.write_text("job_id,submit_s,num_gpus,duration_s\na,0,1,5\n")
-    jobs = preset("csv", f"path={path}").whole(setting=SETTING, seed=0)
+    jobs = table(tmp_path, text=f"{HEADER}\na,0,1,5\n")
     assert [getattr(jobs, each.name) for each in fields(jobs)[8:]] == [None] * 7
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("20;60.5", "60.5;20", "line 2, column 'attempts': '60.5;20' is no list of seconds"),
-        ("20;60.5", "20;100", "'20;100' is no list of seconds of work"),
-        ("20;60.5", "0;20", "is no list of seconds of work"),
-        ("20;60.5", "20;x", "is no list of seconds of work"),
-        ("20;60.5", "nan", "is no list of seconds of work"),
-        ("a;b", "a;z", "line 4, column 'parents': 'a;z' names a job_id that the file lacks"),
-        (",a,w1", ",c,w1", "'c' leads to jobs that wait for themselves"),
-        (",a,w1", ",b,w1", "'b' leads to jobs that wait for themselves"),
-        ("failed", "lost", "'lost' is unknown; known are completed, failed, cancelled"),
-        (",1,4,comp", ",2,4,comp", "column 'least_gpus': '2' is above the job's num_gpus"),
-        (",1,4,comp", ",0,4,comp", "column 'least_gpus': '0' is no whole number from 1"),
-        ("k80,2,,", "k80,2,1,", "column 'most_gpus': '1' is below the job's num_gpus"),
-        ("2048,500", "2048,1001", "'1001' is no whole number from 1 to 1000"),
-        ("4000,2048", "4000.5,2048", "column 'cpu_milli': '4000.5' is no whole number"),
-        ("ann,v1,g1,resnet50,3,500", "ann,v1,g1,resnet50,3,-5", "'deadline_s': '-5' is negative"),
-    ],
-)
-def test_a_bad_field_is_named(old: str, new: str, words: str, tmp_path: Path) -> None:
-    assert old in CSV
-    with pytest.raises(TraceError) as error:
-        loaded("csv", tmp_path, CSV.replace(old, new, 1).encode())
-    assert words in str(error.value)
-
-
-def test_parents_without_a_workflow_column_make_workflows(tmp_path: Path) -> None:
+def test_parents_make_workflows_and_a_skipped_job_is_no_parent_any_more(tmp_path: Path) -> None:
     trace, _ = loaded("csv", tmp_path, CSV.encode(), "columns.workflow=null")
     workflow = trace.precedence.workflow.tolist()
     assert workflow[0] == workflow[1] == workflow[2] >= 0
     assert workflow[3] == -1
-
-
-def test_a_skipped_job_is_no_parent_any_more(tmp_path: Path) -> None:
     text = CSV.replace("a,0,1,100", "a,0,1,-1")
     trace, notes = loaded("csv", tmp_path, text.encode(), strict=False)
     assert (list(trace.job_id), notes.skipped) == (["c", "b", "d"], 1)
@@ -126,7 +99,7 @@ def test_a_skipped_job_is_no_parent_any_more(tmp_path: Path) -> None:
 def test_a_trace_written_is_read_back_the_same(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "again.csv"
     path.write_text(trace_csv(trace))
-    columns = {name: name for name in ("job_id", "submit_s", "num_gpus", "duration_s", *CSV_MORE)}
+    columns = {name: name for name in (*HEADER.split(","), *CSV_MORE)}
     plain = CsvReader(delimiter="comma", time_format=None, duration_format="seconds")
     again, _ = plain.read(path=str(path), columns=columns, name="csv", strict=True)
     for each in fields(Trace):
@@ -158,22 +131,13 @@ def random_trace(rng: np.random.Generator, jobs: int) -> Trace:
         for job in range(jobs)
     ]
     failures = [np.sort(rng.random(rng.integers(0, 4))) * 9 + 0.5 for _ in range(jobs)]
-    return Trace(
-        name="random",
-        job_id=np.array([f"j{row}" for row in range(jobs)], dtype=object),
-        submit_s=np.sort(rng.integers(0, 50, jobs)).astype(float),
-        num_gpus=rng.integers(1, 9, jobs),
-        duration_s=np.full(jobs, 10.0),
-        user=np.full(jobs, "", dtype=object),
-        vc=np.full(jobs, "", dtype=object),
-        attempts=Attempts(
-            np.cumsum([0, *map(len, failures)]), np.concatenate([*failures, np.empty(0)])
-        ),
-        precedence=Precedence(
-            np.cumsum([0, *map(len, parents)]),
-            np.array([row for rows in parents for row in rows], dtype=np.int64),
-            workflow,
-        ),
+    made = trace_of(np.sort(rng.integers(0, 50, jobs)), num_gpus=rng.integers(1, 9, jobs))
+    fail_at_s = np.concatenate([*failures, np.empty(0)])
+    rows = np.array([row for rows in parents for row in rows], dtype=np.int64)
+    return replace(
+        made,
+        attempts=Attempts(np.cumsum([0, *map(len, failures)]), fail_at_s),
+        precedence=Precedence(np.cumsum([0, *map(len, parents)]), rows, workflow),
     )
 
 
@@ -229,12 +193,9 @@ def test_caps_reach_elastic_ranges_and_failures(trace: Trace) -> None:
     assert lists(capped.attempts) == [[20], [], [], []]  # the run ends when 60.5 s are done
 
 
-def test_a_share_of_a_gpu_counts_as_its_share_of_the_load(trace: Trace) -> None:
+def test_a_load_counts_shares_of_gpus_or_without_demands_whole_ones(trace, tmp_path) -> None:
     # 0.5 x 100 + 2 x 80 + 4 x 50 + 1 x 5 GPU-s on 4 GPUs for 20 s
     assert offered_load(trace, 4) == pytest.approx(415 / 80)
-
-
-def test_a_load_without_demands_counts_whole_gpus(tmp_path: Path) -> None:
     jobs = table(tmp_path, "load=0.5", "rules.ignore=[demands]")
     work_gpu_s = float(np.sum(jobs.num_gpus * jobs.duration_s))
     assert work_gpu_s / (SETTING.gpus * jobs.submit_s[-1]) == pytest.approx(0.5)
@@ -262,7 +223,7 @@ def test_traits_can_be_left_out(tmp_path: Path) -> None:
     names = "demands,elastic,identity,urgency,fates,attempts,precedence"
     jobs = table(tmp_path, f"rules.ignore=[{names}]")
     assert [getattr(jobs, name) for name in names.split(",")] == [None] * 7
-    with pytest.raises(Exception, match=r"rules\.ignore is 'demand'; did you mean 'demands'"):
+    with refusal(r"rules\.ignore is 'demand'; did you mean 'demands'"):
         preset("csv", "path=x", "rules.ignore=[demand]")
 
 
@@ -270,13 +231,15 @@ def test_gpu_types_are_matched_renamed_or_refused(tmp_path: Path, caplog) -> Non
     small = replace(SETTING, gpu_types=("a100", "T4"))
     with pytest.raises(TraceError, match=r"job a: gpu_types is 'v100\|P100'.* cluster has a100, "
                        r"T4; .*gpu_type_names=\{v100: TYPE\}'.*unknown_gpu_types=any"):  # fmt: skip
-        table(tmp_path, setting=small)
-    renamed = table(tmp_path, "+rules.gpu_type_names={k80:t4,P100:A100}", setting=small)
-    kept = table(tmp_path, "+rules.gpu_type_names={k80:v100,v100:k80}")
-    assert kept.demands.type_mask.tolist()[:2] == [0b10, 0b01]  # the cluster has these names
+        table(tmp_path, where=small)
+    renamed = table(tmp_path, "+rules.gpu_type_names={k80:t4,P100:A100}", where=small)
+    names = (f"rules.{name}=null" for name in ("models", "ignore", "gpu_type_names"))
+    for words in (("+rules.gpu_type_names={k80:v100,v100:k80}",), names):
+        kept = table(tmp_path, *words)  # the cluster has the names of the file
+        assert kept.demands.type_mask.tolist() == [0b10, 0b01, ANY_TYPE, ANY_TYPE]
     assert renamed.demands.type_mask.tolist() == [0b01, 0b10, ANY_TYPE, ANY_TYPE]
     with caplog.at_level(logging.WARNING):
-        anywhere = table(tmp_path, "rules.unknown_gpu_types=any", setting=small)
+        anywhere = table(tmp_path, "rules.unknown_gpu_types=any", where=small)
     assert anywhere.demands.type_mask.tolist() == [ANY_TYPE] * 4
     assert "2 jobs ask for GPU types that the cluster lacks (the first: job a" in caplog.text
 
@@ -295,21 +258,12 @@ def test_gpu_types_are_found_in_any_spelling(text: str, mask: int) -> None:
     assert words.masks(np.array(["a"]), np.array([text])).tolist() == [mask]
 
 
-def test_rules_that_are_null_are_empty(tmp_path: Path) -> None:
-    names = ("models", "ignore", "gpu_type_names")
-    jobs = table(tmp_path, *(f"rules.{name}=null" for name in names))
-    assert jobs.demands.type_mask.tolist() == [0b10, 0b01, ANY_TYPE, ANY_TYPE]
-
-
 def test_a_named_model_gets_its_profiles_under_either_rule(tmp_path: Path) -> None:
     rows = "".join(f"{row},{row},1,{10 * row},m{row % 3}\n" for row in range(300))
-    path = tmp_path / "jobs.csv"
-    path.write_text("job_id,submit_s,num_gpus,duration_s,model\n" + rows)
     for rule, others in (("uniform", set(range(8))), ("by_size", {6, 7})):
-        jobs = preset(
-            "csv", f"path={path}", "columns.model=model", f"rules.profile_rule={rule}",
-            "+rules.models={m1:lm,m2:unheard}",
-        ).whole(setting=SETTING, seed=0)  # fmt: skip
+        words = ("columns.model=model", f"rules.profile_rule={rule}",
+                 "+rules.models={m1:lm,m2:unheard}")  # fmt: skip
+        jobs = table(tmp_path, *words, text=f"{HEADER},model\n{rows}")
         named = np.arange(300) % 3 == 1
         assert set(jobs.profile[named].tolist()) == {0, 1, 2, 3}
         assert set(jobs.profile[~named].tolist()) == others
@@ -318,9 +272,7 @@ def test_a_named_model_gets_its_profiles_under_either_rule(tmp_path: Path) -> No
 def test_a_named_profile_is_the_jobs_own(tmp_path: Path, caplog) -> None:
     names = SETTING.catalogue.names
     rows = "".join(f"{row},{row},1,60,{names[row % 8]}\n" for row in range(80))
-    path = tmp_path / "jobs.csv"
-    path.write_text("job_id,submit_s,num_gpus,duration_s,model\n" + rows)
-    jobs = preset("csv", f"path={path}", "columns.model=model").whole(setting=SETTING, seed=0)
+    jobs = table(tmp_path, "columns.model=model", text=f"{HEADER},model\n{rows}")
     assert jobs.profile.tolist() == [row % 8 for row in range(80)]
     assert "profiles lack" not in caplog.text
 
@@ -329,10 +281,7 @@ def sized(tmp_path: Path, rule: str, gang: int = 1):
     """Profiles of 400 jobs, 100 of each size class in turn."""
     hours = (0.5, 5.0, 50.0, 500.0)
     rows = "".join(f"{k},{k},{gang},{hours[k % 4] * 3600 / gang}\n" for k in range(400))
-    path = tmp_path / "jobs.csv"
-    path.write_text("job_id,submit_s,num_gpus,duration_s\n" + rows)
-    workload = preset("csv", f"path={path}", f"rules.profile_rule={rule}")
-    profile = workload.whole(setting=SETTING, seed=3).profile
+    profile = table(tmp_path, f"rules.profile_rule={rule}", text=f"{HEADER}\n{rows}").profile
     return [set(profile[k::4].tolist()) for k in range(4)]
 
 

@@ -1,41 +1,40 @@
 """Small hand-written files in every format that a workload reads; all values are made up."""
 
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
 from sim.traces.column_reader import Notes
+from sim.traces.estimators import NoEstimator
 from sim.traces.processes import DurationMixture
+from sim.traces.setting import Setting
 from sim.traces.spec import WorkloadSpec
 from sim.traces.trace import Trace
 
-CONF = Path(__file__).parents[2] / "conf"
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf"
+DATA = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data"))
+HEADER = "job_id,submit_s,num_gpus,duration_s"
 STEADY = WorkloadSpec(  # the generator without bursts, days, repeats or any optional part
-    jobs_per_h=40.0,
-    dispersion_r=1e6,
-    noise_persistence=0.0,
-    hour_factors=[1.0] * 24,
-    weekday_factors=[1.0] * 7,
-    repeat_prob=0.0,
-    repeat_sigma=0.0,
-    gang_sizes=[1, 4, 64],
-    gang_probs=[0.7, 0.2, 0.1],
+    jobs_per_h=40.0, dispersion_r=1e6, noise_persistence=0.0, hour_factors=[1.0] * 24,
+    weekday_factors=[1.0] * 7, repeat_prob=0.0, repeat_sigma=0.0, gang_sizes=[1, 4, 64],
+    gang_probs=[0.7, 0.2, 0.1], shortest_s=1.0, longest_s=1e7, vcs=5, users_per_vc=4,
     durations=[DurationMixture(up_to_gang=64, weights=[1.0], mu=[7.0], sigma=[2.0])],
-    shortest_s=1.0,
-    longest_s=1e7,
-    vcs=5,
-    users_per_vc=4,
     zipf_exponent=1.0,
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,20 @@ def composed(name: str, *changes: str) -> DictConfig:
         keys = [f"workload.{each}" if each[0] != "+" else f"+workload.{each[1:]}"
                 for each in changes]  # fmt: skip
         return compose(overrides=[f"+workload={name}", *keys]).workload
+
+
+@contextmanager
+def refusal(words: str) -> Iterator[None]:
+    """A `TraceError` of these words, as it is or as Hydra wraps it."""
+    with pytest.raises(Exception, match=words) as error:
+        yield
+    assert isinstance(error.value.__cause__ or error.value, TraceError)
+
+
+def setting(estimator: Any = None, **changes: Any) -> Setting:
+    """64 GPUs of one kind in one partition; nothing is predicted."""
+    plain = {"gpus": 64, "partitions": 1, "skew": 0.0, "catalogue": catalogue("a/1")}
+    return Setting(**{**plain, "estimator": estimator or NoEstimator(), **changes})
 
 
 def catalogue(
