@@ -26,8 +26,8 @@ del TREE["racks"][1]  # no kind of place that the others lack
 
 NO_NUMBERS: list[Any] = [True, -1, 10**30, 1e308, math.nan, math.inf, "nan", "4", [1], {}]
 NASTY: list[Any] = [
-    *NO_NUMBERS, None, 0, 0.5, -1e-300, -math.inf, "", " ", "1e9", "p100", "\u0000", "x" * 2000,
-    [], [None], [[[]]], {"a": 1}, "2020-01-01",
+    *NO_NUMBERS, None, 0, 2**63, 0.5, -1e-300, -math.inf, "", " ", "1e9", "p100", "\u0000",
+    "x" * 2000, [], [None], [[[]]], {"a": 1}, "2020-01-01",
 ]  # fmt: skip
 
 
