@@ -19,9 +19,23 @@ import pytest
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.launch.build import resolve
+from gpuyard.serving.board import Board
+from gpuyard.serving.decider import Decider
+from gpuyard.serving.forms import AnswerForm, Pod, StateForm, read
+from gpuyard.serving.instants import Defaults
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ("topology=small_leaf_spine", "scheduler=sjf")
+NODES = [str(server) for server in range(8)]
+
+
+def pod(name: str, gpus: object = 1, containers: Any = None, **annotations: str) -> dict[str, Any]:
+    told = {f"gpuyard.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    own = [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]
+    return {
+        "metadata": {"name": name, "annotations": {"gpuyard.dev/estimate-s": "60"} | told},
+        "spec": {"containers": own if containers is None else containers},
+    }
 
 
 @dataclass
@@ -115,17 +129,40 @@ def configured() -> Callable[..., dict[str, Any]]:
     return lambda *words: deepcopy(composed(*words))
 
 
-@pytest.fixture
-def board_of(configured: Callable[..., Any]) -> Callable[..., Any]:
-    """A board on 64 GPUs whose answers hold 50 s, on the clock that is given."""
-    from gpuyard.serving.board import Board
-    from gpuyard.serving.decider import Decider
-    from gpuyard.serving.instants import Defaults
+class Talk:
+    """A board on 64 GPUs, whose answers hold 50 s, told states and asked for pods at `now_s`."""
 
-    def made(clock: Callable[[], float], *words: str) -> Board:
-        config = configured("topology=small_leaf_spine", *words)
+    def __init__(self, config: dict[str, Any], now_s: float) -> None:
         scheduler, world = composition_of(config, 1), experiment_of(config).world
         decider = Decider(world, scheduler, Defaults(None, None), 0)
-        return Board(decider, hold_s=50.0, clock=clock)
+        self.now_s = now_s
+        self.board = Board(decider, hold_s=50.0, clock=lambda: self.now_s)
 
-    return made
+    def tell(self, *running: dict[str, Any], time_s: float = 100.0, **more: Any) -> AnswerForm:
+        told = {"time_s": time_s, "running": list(running)} | more
+        return self.board.tell(StateForm.model_validate(told))
+
+    def ask(self, name: str, gpus: int, nodes: list[str] = NODES, **more: str) -> Any:
+        return self.board.ask(read(Pod.model_validate(pod(name, gpus, **more))), nodes)
+
+    def servers(self, *names: str, gpus: int = 8, **more: str) -> list[str | None]:
+        return [self.ask(name, gpus, **more).server for name in names]
+
+    def held(self) -> dict[str, int]:
+        """GPUs of each job that runs."""
+        return {job.id: len(job.placement) for job in self.board.state().running}
+
+
+def job(name: str, servers: Any, **more: float) -> dict[str, Any]:
+    """One that runs: GPUs by server, or servers that it has whole."""
+    held = servers if isinstance(servers, dict) else dict.fromkeys(servers, 8)
+    return {"id": name, "servers": held, "started_s": 0.0, "estimate_s": 60.0} | more
+
+
+@pytest.fixture
+def talk(configured: Callable[..., Any]) -> Callable[..., Talk]:
+    def begun(*words: str, scheduler: str = "sjf", now_s: float = 100.0) -> Talk:
+        config = configured("topology=small_leaf_spine", f"scheduler={scheduler}", *words)
+        return Talk(config, now_s)
+
+    return begun

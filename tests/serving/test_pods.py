@@ -6,38 +6,91 @@ from typing import Any
 
 import pytest
 
-from gpuyard.serving.forms import Pod, StateForm, read
-from tests.serving.conftest import Service
-from tests.serving.test_extender import NODES, asked_of, pod, verdict
+from gpuyard.serving.forms import Pod, read
+from tests.serving.conftest import NODES, Service, Talk, job, pod
+from tests.serving.test_extender import verdict
+
+Begun = Callable[..., Talk]
+TWO = {"group": "g", "group_size": "2"}
+THREE = TWO | {"group_size": "3"}
+FOUR = TWO | {"group_size": "4"}
 
 
-def test_who_waits_for_what_no_filter_expresses_keeps_its_age_and_nobody_from_gpus(
-    board_of: Callable[..., Any],
-):
-    now_s = [100.0]
-    board = board_of(lambda: now_s[0], "scheduler=srsf")
-    runs = {"id": "r", "servers": {"0": 8}, "started_s": 0.0, "estimate_s": 9000.0}
-    board.tell(StateForm.model_validate({"time_s": 100.0, "running": [runs]}))
-    assert "would preempt others" in asked_of(board, "short", 8, nodes=["0"]).reason
-    now_s[0] = 120.0
-    full = {"id": "s", "servers": dict.fromkeys(NODES[1:6], 8), "started_s": 0.0, "estimate_s": 1}
-    board.tell(StateForm.model_validate({"time_s": 120.0, "running": [runs, full]}))
-    assert asked_of(board, "long", 8, estimate_s="900", nodes=["0", "6"]).server == "6"
-    (told,) = board.state().queue
+def test_a_pod_that_waits_keeps_its_place_and_is_forgotten_in_time(talk: Begun):
+    board = talk(scheduler="fifo")
+    assert None not in board.servers(*(f"first {at}" for at in range(8)), gpus=7)
+    assert board.ask("big", 8).server is None
+    board.now_s = 120.0
+    assert "lets default/behind wait" in board.ask("behind", 1).reason  # first come
+    board.now_s = 152.0
+    assert board.ask("behind", 1).server is not None  # nobody asked for the others since
+
+
+def test_answers_hold_by_the_own_clock_whatever_the_clock_of_states(talk: Begun):
+    board = talk(now_s=1.7e9)
+    kept = board.ask("early", 8).server
+    assert board.ask("waits", 8, [kept]).server is None
+    others = job("r", [name for name in NODES if name != kept], started_s=1.0)
+    for told_s in (100.0, 1.7e12, 200.0):
+        board.tell(others, time_s=told_s)
+        assert board.ask("waits", 8).server is None
+        state = board.board.state()
+        times = [job.started_s for job in state.running] + [job.submitted_s for job in state.queue]
+        assert len(times) == 3 and max(times) <= state.time_s
+    board.now_s += 49.0
+    assert board.ask("waits", 8).server is None
+    board.now_s += 2.0
+    assert board.ask("waits", 8).server == kept
+
+
+def test_a_gang_that_runs_in_part_gets_the_rest_of_what_it_was_given(talk: Begun):
+    board = talk()
+    (first,) = board.servers("g-0", **TWO)
+    board.tell(job("default/g", [first], started_s=100.0), time_s=101.0)
+    assert board.held() == {"default/g": 16}
+    (second,) = board.servers("g-1", **TWO)
+    assert second not in {None, first}
+    board.tell(job("default/g", [first, second], started_s=100.0), time_s=102.0)
+    assert "runs already" in board.ask("g-1", 8, **TWO).reason
+    board.now_s = 200.0
+    assert board.held() == {"default/g": 16}
+
+
+def test_a_gang_whose_rest_is_taken_runs_as_the_state_says(talk: Begun):
+    board = talk()
+    first, second = board.servers("g-0", "g-1", **TWO)
+    board.tell(job("default/g", [first]), job("x", [second]))
+    assert board.held() == {"default/g": 8, "x": 8}
+    assert board.ask("g-1", 8, **TWO).server not in {None, first, second}
+
+
+def test_a_state_drops_only_the_answers_that_it_leaves_no_room_for(talk: Begun):
+    board = talk()
+    first, second = board.servers("a", "b")
+    board.tell(job("x", [first]))
+    assert set(board.held()) == {"x", "default/b"}
+    assert board.ask("c", 8).server not in {None, first, second}
+
+
+def test_who_waits_for_what_no_filter_expresses_keeps_its_age_and_nobody_from_gpus(talk: Begun):
+    board, long = talk(scheduler="srsf"), job("r", ["0"], estimate_s=9000.0)
+    board.tell(long)
+    assert "would preempt others" in board.ask("short", 8, ["0"]).reason
+    board.now_s = 120.0
+    board.tell(long, job("s", NODES[1:6], estimate_s=1), time_s=120.0)
+    assert board.ask("long", 8, ["0", "6"], estimate_s="900").server == "6"
+    (told,) = board.board.state().queue
     assert (told.id, told.submitted_s) == ("default/short", 100.0)
 
 
-def test_who_goes_to_gpus_that_nobody_holds_preempts_nobody(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=srsf")
+def test_who_goes_to_gpus_that_nobody_holds_preempts_nobody(talk: Begun):
+    board = talk(scheduler="srsf")
+    long = [job(f"r{name}", [name], estimate_s=9000.0) for name in NODES[:7]]
+    half = job("x", {"7": 4}, started_s=99.0, estimate_s=2.0)
     waits = {"id": "q", "gpus": 8, "submitted_s": 0.0, "estimate_s": 1.0}
-    running = [
-        {"id": f"r{at}", "servers": {name: 8}, "started_s": 0.0, "estimate_s": 9000.0}
-        for at, name in enumerate(NODES[:7])
-    ] + [{"id": "x", "servers": {"7": 4}, "started_s": 99.0, "estimate_s": 2.0}]
-    told = {"time_s": 100.0, "queue": [waits], "running": running}
-    answer = board.tell(StateForm.model_validate(told))
+    answer = board.tell(*long, half, queue=[waits])
     assert [each.action for each in answer.decisions] == ["preempt", "start"]
-    assert asked_of(board, "other", 4, estimate_s="500").server == "7"
+    assert board.ask("other", 4, estimate_s="500").server == "7"
 
 
 @pytest.mark.parametrize(("gpus", "pods"), [(5, 2), (6, 2), (3, 3), (7, 3), (8, 2), (2, 6)])
@@ -48,137 +101,113 @@ def test_pods_of_a_gang_lie_on_a_server_each_or_several_on_one(fresh: Service, g
     assert max(Counter(node for (node,) in nodes).values()) * gpus <= 8
 
 
-def test_of_a_gang_that_lost_a_pod_the_new_one_is_placed(board_of: Callable[..., Any]):
-    board, gang = board_of(lambda: 100.0, "scheduler=sjf"), {"group": "g", "group_size": "3"}
-    runs = {"id": "default/g", "servers": {"0": 8, "1": 8}, "started_s": 0.0, "estimate_s": 60.0}
-    board.tell(StateForm.model_validate({"time_s": 100.0, "running": [runs]}))
-    server = asked_of(board, "g-2", 8, **gang).server
-    assert server not in {None, "0", "1"}
-    assert asked_of(board, "g-2", 8, **gang).server == server
-    assert "runs already" in asked_of(board, "g-1", 8, **gang).reason
-    assert asked_of(board, "else", 8).server not in {None, "0", "1", server}
-    whole = runs | {"servers": {"0": 8, "1": 8, server: 8}}
-    board.tell(StateForm.model_validate({"time_s": 101.0, "running": [whole]}))
-    assert {job.id for job in board.state().running} == {"default/g", "default/else"}
+def test_of_a_gang_that_lost_a_pod_the_new_one_is_placed(talk: Begun):
+    board = talk()
+    board.tell(job("default/g", ["0", "1"]))
+    server, again = board.servers("g-2", "g-2", **THREE)
+    assert server == again not in {None, "0", "1"}
+    assert "runs already" in board.ask("g-1", 8, **THREE).reason
+    assert board.ask("else", 8).server not in {None, "0", "1", server}
+    board.tell(job("default/g", ["0", "1", server]), time_s=101.0)
+    assert set(board.held()) == {"default/g", "default/else"}
 
 
-def test_a_pod_of_another_size_is_another_pod(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=sjf")
-    assert asked_of(board, "a", 8).server is not None
-    assert asked_of(board, "a", 2).server is not None
-    assert [len(job.placement) for job in board.state().running] == [2]
+def test_a_pod_of_another_size_is_another_pod(talk: Begun):
+    board = talk()
+    assert None not in (board.ask("a", 8).server, board.ask("a", 2).server)
+    assert list(board.held().values()) == [2]
 
 
-def test_who_was_sent_to_a_server_that_went_away_is_sent_elsewhere(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=sjf")
-    first = asked_of(board, "a", 8).server
-    board.tell(StateForm.model_validate({"time_s": 100.0, "away": [first]}))
-    assert asked_of(board, "a", 8).server not in {None, first}
+def test_who_was_sent_to_a_server_that_went_away_is_sent_elsewhere(talk: Begun):
+    board = talk()
+    (first,) = board.servers("a")
+    board.tell(away=[first])
+    assert board.ask("a", 8).server not in {None, first}
 
 
-def test_what_a_state_brings_is_decided_beside_what_was_answered(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=sjf")
-    held = [asked_of(board, f"a {at}", 8).server for at in range(7)]
+def test_what_a_state_brings_is_decided_beside_what_was_answered(talk: Begun):
+    board = talk()
+    held = board.servers(*(f"a {at}" for at in range(7)))
     queue = [{"id": "q", "gpus": 8, "submitted_s": 0.0, "estimate_s": 1.0}]
-    answer = board.tell(StateForm.model_validate({"time_s": 100.0, "queue": queue}))
-    (start,) = answer.decisions
+    (start,) = board.tell(queue=queue).decisions
     assert start.job == "q" and set(start.servers) == set(NODES) - set(held)
 
 
-def test_sidecars_stay_beside_what_comes_after_them():
-    def asks(gpus: int, **more: str) -> dict[str, Any]:
-        return {"resources": {"limits": {"nvidia.com/gpu": gpus}}} | more
-
-    def gpus(init: list[dict[str, Any]]) -> int:
-        spec = {"containers": [asks(2)], "initContainers": init}
-        return read(Pod.model_validate({"metadata": {"name": "a"}, "spec": spec})).gpus
-
-    assert gpus([asks(4, restartPolicy="Always")]) == 6
-    assert gpus([asks(4, restartPolicy="Always"), asks(3)]) == 7
-    assert gpus([asks(3), asks(4, restartPolicy="Always")]) == 6
+def containers(*asked: Any) -> list[dict[str, Any]]:
+    """With so many GPUs each; as a text of a sidecar, which stays beside what comes after it."""
+    always = [{"restartPolicy": "Always"} if isinstance(gpus, str) else {} for gpus in asked]
+    return [{"resources": {"limits": {"nvidia.com/gpu": gpus}}} | more
+            for gpus, more in zip(asked, always, strict=True)]  # fmt: skip
 
 
-def gang_of(board: Any, servers: dict[str, int], pods: int, time_s: float) -> dict[str, str]:
-    """Tell that a gang runs on these servers; its annotations."""
-    runs = {"id": "default/g", "servers": servers, "started_s": 0.0, "estimate_s": 60.0}
-    board.tell(StateForm.model_validate({"time_s": time_s, "running": [runs]}))
-    return {"group": "g", "group_size": str(pods)}
+@pytest.mark.parametrize(
+    ("init", "gpus"),
+    [((), 4), ((3, 1), 4), ((3, 1, 6), 6), (("2",), 6), (("4", 5), 9), ((7, "4"), 8)],
+)
+def test_init_containers_count_one_by_one_and_sidecars_beside_the_others(init, gpus: int):
+    spec = {"containers": containers(2, 2), "initContainers": containers(*init)}
+    assert read(Pod.model_validate({"metadata": {"name": "a"}, "spec": spec})).gpus == gpus
 
 
-def test_of_two_new_pods_the_one_that_a_state_shows_is_confirmed(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=sjf")
-    gang = gang_of(board, {"0": 8, "1": 8}, 4, 100.0)
-    two, three = (asked_of(board, name, 8, **gang).server for name in ("g-2", "g-3"))
+def test_of_two_new_pods_the_one_that_a_state_shows_is_confirmed(talk: Begun):
+    board = talk()
+    board.tell(job("default/g", ["0", "1"]))
+    two, three = board.servers("g-2", "g-3", **FOUR)
     assert len({two, three, "0", "1"}) == 4
-    gang_of(board, {"0": 8, "1": 8, three: 8}, 4, 101.0)
-    assert {job.id for job in board.state().running} == {"default/g", "default/g-2"}
-    assert asked_of(board, "g-2", 8, **gang).server == two
-    gang_of(board, {"0": 8, "1": 8, two: 8, three: 8}, 4, 102.0)
-    assert {job.id for job in board.state().running} == {"default/g"}
+    board.tell(job("default/g", ["0", "1", three]), time_s=101.0)
+    assert set(board.held()) == {"default/g", "default/g-2"}
+    assert board.servers("g-2", **FOUR) == [two]
+    board.tell(job("default/g", ["0", "1", two, three]), time_s=102.0)
+    assert set(board.held()) == {"default/g"}
 
 
-def test_a_new_pod_goes_to_the_partition_of_its_gang(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=sjf", "agents.count=2")
-    gang = gang_of(board, {"5": 8, "6": 8}, 3, 100.0) | {"partition": "0"}
-    server = asked_of(board, "g-2", 8, **gang).server
+def test_a_new_pod_goes_to_the_partition_of_its_gang(talk: Begun):
+    board = talk("agents.count=2")
+    board.tell(job("default/g", ["5", "6"]))
+    (server,) = board.servers("g-2", partition="0", **THREE)
     assert server in {"4", "7"}
-    gang_of(board, {"5": 8, "6": 8, server: 8}, 3, 101.0)
+    board.tell(job("default/g", ["5", "6", server]), time_s=101.0)
 
 
-def test_whole_pods_pass_by_servers_that_are_shut_or_of_other_partitions(
-    board_of: Callable[..., Any],
-):
+def test_whole_pods_pass_by_servers_that_are_shut_or_of_other_partitions(talk: Begun):
     """A gang of two pods of 6 gets 8 + 4 of the scheduler; where may the second pod go?"""
-    gang = {"group": "g", "group_size": "2", "partition": "0"}
-    board = board_of(lambda: 100.0, "scheduler=sjf", "agents.count=2")
-    away = {"time_s": 100.0, "away": ["2", "3"]}
-    board.tell(StateForm.model_validate(away))
-    servers = [asked_of(board, name, 6, **gang).server for name in ("g-0", "g-1")]
-    assert sorted(servers) == ["0", "1"]
-    held = {"id": "r", "servers": {"0": 8, "1": 4}, "started_s": 0.0, "estimate_s": 99.0}
-    board = board_of(lambda: 100.0, "scheduler=sjf", "agents.count=2")
-    board.tell(StateForm.model_validate(away | {"away": ["2"], "running": [held]}))
-    told = asked_of(board, "g-0", 6, **gang)  # 8 + 4 GPUs are free there, but one pod's place
+    gang = TWO | {"partition": "0"}
+    board = talk("agents.count=2")
+    board.tell(away=["2", "3"])
+    assert sorted(board.servers("g-0", "g-1", gpus=6, **gang)) == ["0", "1"]
+    board = talk("agents.count=2")
+    board.tell(job("r", {"0": 8, "1": 4}, estimate_s=99.0), away=["2"])
+    told = board.ask("g-0", 6, **gang)  # 8 + 4 GPUs are free there, but one pod's place
     assert told.server is None and "would spread the 6 GPUs" in told.reason
-    long = asked_of(board, "long", 8, estimate_s="900", partition="0")
+    long = board.ask("long", 8, estimate_s="900", partition="0")
     assert long.server == "3"  # which the gang, though shorter, keeps from nobody
 
 
-def test_a_new_pod_that_a_state_shows_is_held_no_longer(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=sjf")
-    gang = gang_of(board, {"0": 2, "1": 2}, 3, 100.0)
-    server = asked_of(board, "g-2", 2, **gang).server
-    whole = {"0": 2, "1": 2}
-    whole[server] = whole.get(server, 0) + 2
-    gang_of(board, whole, 3, 101.0)
-    (only,) = board.state().running
-    assert only.id == "default/g" and len(only.placement) == 6
+def test_a_new_pod_that_a_state_shows_is_held_no_longer(talk: Begun):
+    board = talk()
+    board.tell(job("default/g", {"0": 2, "1": 2}))
+    (server,) = board.servers("g-2", gpus=2, **THREE)
+    board.tell(job("default/g", Counter(["0", "0", "1", "1", server, server])), time_s=101.0)
+    assert board.held() == {"default/g": 6}
 
 
-def test_whole_pods_leave_what_others_are_started_on(board_of: Callable[..., Any]):
+def test_whole_pods_leave_what_others_are_started_on(talk: Begun):
     """Three free servers, half of one goes to the shorter job that waits."""
-    board = board_of(lambda: 100.0, "scheduler=sjf")
-    runs = {"id": "r", "servers": dict.fromkeys(NODES[:5], 8), "started_s": 0.0, "estimate_s": 99}
+    board = talk()
     first = {"id": "q", "gpus": 4, "submitted_s": 0.0, "estimate_s": 1.0}
-    told = {"time_s": 100.0, "running": [runs], "queue": [first]}
-    answer = board.tell(StateForm.model_validate(told))
+    answer = board.tell(job("r", NODES[:5], estimate_s=99), queue=[first])
     (taken,) = answer.decisions[0].servers
-    gang = {"group": "g", "group_size": "2"}
-    servers = [asked_of(board, name, 6, **gang).server for name in ("g-0", "g-1")]
-    assert {*servers, taken} == {"5", "6", "7"}
+    assert {*board.servers("g-0", "g-1", gpus=6, **TWO), taken} == {"5", "6", "7"}
 
 
-def test_what_a_state_orders_is_for_its_own_queue(board_of: Callable[..., Any]):
-    board = board_of(lambda: 100.0, "scheduler=sjf")
-    runs = {"id": "r", "servers": dict.fromkeys(NODES[:7], 8), "started_s": 0.0, "estimate_s": 99}
-    board.tell(StateForm.model_validate({"time_s": 100.0, "running": [runs]}))
-    assert asked_of(board, "w", 8, estimate_s="1", nodes=["3"]).server is None
+def test_what_a_state_orders_is_for_its_own_queue(talk: Begun):
+    board, runs = talk(), job("r", NODES[:7], estimate_s=99)
+    board.tell(runs)
+    assert board.ask("w", 8, ["3"], estimate_s="1").server is None
     waits = {"id": "q", "gpus": 8, "submitted_s": 0.0, "estimate_s": 50.0}
-    told = {"time_s": 100.0, "running": [runs], "queue": [waits]}
-    (start,) = board.tell(StateForm.model_validate(told)).decisions
+    (start,) = board.tell(runs, queue=[waits]).decisions
     assert (start.action, start.job, start.servers) == ("start", "q", {"7": 8})
 
 
 def test_a_group_without_a_name_is_none():
-    told = pod("a") | {"metadata": {"name": "a", "annotations": {"gpuyard.dev/group": ""}}}
-    assert read(Pod.model_validate(told)).job == "default/a"
+    assert read(Pod.model_validate(pod("a", group=""))).job == "default/a"
