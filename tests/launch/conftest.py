@@ -76,6 +76,13 @@ class Outcome:
         return sorted(path.parent for path in self.runs.rglob("record.json"))
 
 
+def write_own(folder: Path, files: dict[str, str]) -> None:
+    """A user's own files; their choices lie in `mine`, which gpuyard.yaml names."""
+    for name, text in {**files, "gpuyard.yaml": "search_path: [mine]\n"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 @pytest.fixture
 def tiny(tmp_path: Path) -> Callable[..., Outcome]:
     """Run the tiny program with some words; `trace` is given unless the words say otherwise."""

@@ -81,21 +81,6 @@ def test_heuristics_need_neither_torch_nor_ray(tmp_path: Path):
         assert done.returncode == 0, done.stderr
 
 
-def test_own_choices_lie_in_a_folder_that_a_file_names(tmp_path: Path):
-    (tmp_path / "mine" / "scheduler").mkdir(parents=True)
-    (tmp_path / "mine" / "scheduler" / "my_fifo.yaml").write_text(
-        "_target_: my_orders.MyFifo\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: false\n"
-    )
-    (tmp_path / "my_orders.py").write_text(
-        "from sim.schedulers.orders import Fifo\n\nclass MyFifo(Fifo):\n    pass\n"
-    )
-    words = ("-m", "gpuyard", "simulate", "scheduler=my_fifo", "workload.num_jobs=30")
-    assert "Could not find 'scheduler/my_fifo'" in call(*words, folder=tmp_path).stderr
-    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
-    done = call(*words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [("search_path: [nowhere]", "search_path names 'nowhere'"), ("paths: []", "must be one list"),

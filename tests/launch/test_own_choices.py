@@ -8,6 +8,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.forking import run_program
+from tests.launch.conftest import write_own
 
 ORDERS = """
 from sim.engine.composed import QueueScheduler
@@ -37,13 +38,11 @@ Call = Callable[..., CompletedProcess[str]]
 @pytest.fixture
 def call(tmp_path: Path) -> Call:
     """The command in a folder with an order and a placer that no file names yet."""
-    for group, name, text in (
-        ("scheduler", "mine", SCHEDULER),
-        ("placer", "corner", "_target_: my_orders.Corner\n"),
-    ):
-        (tmp_path / "own" / group).mkdir(parents=True)
-        (tmp_path / "own" / group / f"{name}.yaml").write_text(text)
-    (tmp_path / "my_orders.py").write_text(ORDERS)
+    write_own(tmp_path, {
+        "mine/scheduler/mine.yaml": SCHEDULER, "my_orders.py": ORDERS,
+        "mine/placer/corner.yaml": "_target_: my_orders.Corner\n",
+    })  # fmt: skip
+    (tmp_path / "gpuyard.yaml").unlink()
 
     def run(*words: str) -> CompletedProcess[str]:
         return run_program(["-m", "gpuyard", *words], cwd=tmp_path)
@@ -54,36 +53,34 @@ def call(tmp_path: Path) -> Call:
 @pytest.fixture(name="named")
 def _named(call: Call, tmp_path: Path) -> Call:
     """The same, with the folder named."""
-    (tmp_path / "gpuyard.yaml").write_text("search_path: [own]\n")
-    return call
+    write_own(tmp_path, {})
+    return lambda *words: succeeded(call(*words))
+
+
+def succeeded(done: CompletedProcess[str]) -> CompletedProcess[str]:
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.mark.parametrize("jobs", ["jobs=1", "jobs=2"])
 def test_line_ups_find_them_in_one_process_and_in_several(named: Call, jobs: str):
-    done = named(*EVALUATE, jobs)
-    assert done.returncode == 0, done.stderr
-    assert "mine+consolidated" in done.stdout and "fifo+corner" in done.stdout
+    told = named(*EVALUATE, jobs).stdout
+    assert "mine+consolidated" in told and "fifo+corner" in told
 
 
 def test_line_ups_find_them_where_the_command_line_says(call: Call, tmp_path: Path):
     refused = call(*EVALUATE, "jobs=1")
     assert refused.returncode == 1
     assert "lineup.entries[0]: " in refused.stderr and "scheduler/mine" in refused.stderr
-    done = call(*EVALUATE, "jobs=1", f"hydra.searchpath=['file://{tmp_path / 'own'}']")
-    assert done.returncode == 0, done.stderr
-    assert "mine+consolidated" in done.stdout
+    done = call(*EVALUATE, "jobs=1", f"hydra.searchpath=['file://{tmp_path / 'mine'}']")
+    assert "mine+consolidated" in succeeded(done).stdout
 
 
-def test_a_sweep_finds_them(named: Call):
+def test_sweeps_and_advice_find_them(named: Call):
     for words in (("scheduler=mine,fifo", *FEW, "-m"), ("-m", "scheduler=mine,fifo", *FEW)):
-        done = named("simulate", *words)
-        assert done.returncode == 0, done.stderr
-
-
-def test_advise_finds_them(named: Call):
-    done = named("advise", ENTRIES, *FEW, "jobs=1")
-    assert done.returncode == 0, done.stderr
-    assert "mine" in done.stdout and "corner" in done.stdout
+        named("simulate", *words)
+    told = named("advise", ENTRIES, *FEW, "jobs=1").stdout
+    assert "mine" in told and "corner" in told
 
 
 ASKED = """
@@ -104,8 +101,7 @@ for words in ("mine placer=cornr", "sjf sharing.x=1", "mine shring=off"):
 @pytest.mark.usefixtures("named")
 def test_python_finds_them_and_refuses_what_is_not_there(tmp_path: Path):
     (tmp_path / "asking.py").write_text(ASKED)
-    done = run_program([str(tmp_path / "asking.py")], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_program([str(tmp_path / "asking.py")], cwd=tmp_path))
     assert "mine+corner" in done.stdout and "mine+consolidated" in done.stdout
     refused = re.findall("refused: (.*)", done.stdout)
     assert len(refused) == 3, done.stdout
@@ -142,16 +138,13 @@ def test_what_an_own_part_remembers_is_of_the_run_alone(named: Call, tmp_path: P
     (tmp_path / "my_orders.py").write_text(COUNTING)
     line_up = "lineup.entries=[{role: ours, overrides: ['scheduler=fifo', 'placer=corner']}]"
     for words in (("simulate", "placer=corner"), ("evaluate", "windows=1", "jobs=1", line_up)):
-        done = named(*words, *FEW, "page=false")
-        assert done.returncode == 0, done.stderr
-        assert "FIRST OF 30\n" in done.stdout
+        assert "FIRST OF 30\n" in named(*words, *FEW, "page=false").stdout
 
 
 def test_a_run_is_explained_by_a_script_from_elsewhere(named: Call, tmp_path: Path):
     """Modules are found where the script was started, as they were by the run."""
     folder = tmp_path / "run"
-    done = named("simulate", "scheduler=mine", *FEW, "page=false", f"hydra.run.dir={folder}")
-    assert done.returncode == 0, done.stderr
+    named("simulate", "scheduler=mine", *FEW, "page=false", f"hydra.run.dir={folder}")
     script = tmp_path / "elsewhere" / "why.py"
     script.parent.mkdir()
     script.write_text(
@@ -162,17 +155,14 @@ def test_a_run_is_explained_by_a_script_from_elsewhere(named: Call, tmp_path: Pa
     assert done.stdout == "mine+consolidated\n", done.stderr
 
 
-def test_a_belief_has_its_model_beside_its_name(named: Call, tmp_path: Path):
-    (tmp_path / "my_models.py").write_text(MODEL)
-    (tmp_path / "own" / "belief").mkdir()
-    plain, under = (tmp_path / "own" / "belief" / f"{name}.yaml" for name in ("plain", "under"))
-    plain.write_text("_target_: my_models.Flat\n")
-    under.write_text("info: flat\nmodel: {_target_: my_models.Flat}\n")
+def test_a_belief_has_its_model_beside_its_name(call: Call, tmp_path: Path):
+    write_own(tmp_path, {
+        "my_models.py": MODEL, "mine/belief/plain.yaml": "_target_: my_models.Flat\n",
+        "mine/belief/under.yaml": "info: flat\nmodel: {_target_: my_models.Flat}\n",
+    })  # fmt: skip
     words = ("simulate", *FEW, "scheduler=lif", "sharing=always")
-    refused = named(*words, "belief=plain")
+    refused = call(*words, "belief=plain")
     assert refused.returncode == 1 and "Traceback" not in refused.stderr
-    assert "error: belief has no info; its yaml file holds `info: NAME` and `model:`" in (
-        refused.stderr
-    )
-    done = named(*words, "belief=under")
-    assert done.returncode == 0, done.stderr
+    told = "error: belief has no info; its yaml file holds `info: NAME` and `model:`"
+    assert told in refused.stderr
+    succeeded(call(*words, "belief=under"))

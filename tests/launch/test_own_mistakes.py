@@ -12,6 +12,7 @@ from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError
 from tests.forking import run_program
+from tests.launch.conftest import write_own
 
 Told = Callable[..., str]
 
@@ -54,22 +55,18 @@ def test_a_class_that_is_not_there(told: Told):
     )
 
 
-def test_a_line_that_is_no_python(told: Told):
-    found = told("mistake_syntax.A", "mistake_syntax", "x = 1\ndef f(:\n")
-    assert found.startswith(
-        "scheduler._target_ is 'mistake_syntax.A'; HERE/mistake_syntax.py line 2: "
-    )
-    assert found.endswith("; mend that line")
-
-
-def test_what_a_module_fails_at_while_it_is_imported(told: Told):
-    found = told("mistake_import.A", "mistake_import", "import os\nimport nosuchthing\n")
-    assert "HERE/mistake_import.py line 2: ModuleNotFoundError: No module named" in found
-    assert "; install nosuchthing, or mend that line" in found
-    found = told("mistake_name.A", "mistake_name", "from sim.view import Signall\n")
-    assert "HERE/mistake_name.py line 1: ImportError: cannot import name 'Signall'" in found
-    found = told("mistake_value.A", "mistake_value", "\n\nx = 1 / 0\n")
-    assert "HERE/mistake_value.py line 3: ZeroDivisionError: division by zero" in found
+@pytest.mark.parametrize(("name", "text", "line"), [
+    ("syntax", "x = 1\ndef f(:\n", 2),
+    ("import", "import os\nimport nosuchthing\n",
+     "2: ModuleNotFoundError: No module named 'nosuchthing'; install nosuchthing, or mend"),
+    ("name", "from sim.view import Signall\n",
+     "1: ImportError: cannot import name 'Signall'"),
+    ("value", "\n\nx = 1 / 0\n", "3: ZeroDivisionError: division by zero"),
+])  # fmt: skip
+def test_what_a_module_fails_at_while_it_is_imported(told: Told, name: str, text: str, line: str):
+    found = told(f"mistake_{name}.A", f"mistake_{name}", text)
+    key = f"scheduler._target_ is 'mistake_{name}.A'; HERE/mistake_{name}.py line {line}"
+    assert found.startswith(key) and found.endswith(" that line")
 
 
 def test_the_section_inside_is_named(told: Told):
@@ -85,35 +82,40 @@ def test_a_method_that_has_to_be_written(told: Told):
     )
 
 
+def error_of(folder: Path, *words: str) -> str:
+    done = run_program(["-m", "gpuyard", *words], cwd=folder)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    return done.stderr
+
+
+NEVER = """
+from sim.view import Signal
+
+class Never:
+    name, needs = "never", Signal.NONE
+    def place(self, gang, slots, rng):
+        return None
+"""
+
+
 @pytest.mark.parametrize("line_up", [False, True])
 def test_a_file_that_is_no_yaml(tmp_path: Path, line_up: bool):
-    (tmp_path / "mine" / "scheduler").mkdir(parents=True)
-    file = tmp_path / "mine" / "scheduler" / "broken.yaml"
-    file.write_text("_target_: sim.schedulers.orders.Fifo\npower: [\n")
-    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    file = "mine/scheduler/broken.yaml"
+    write_own(tmp_path, {file: "_target_: sim.schedulers.orders.Fifo\npower: [\n"})
     entries = "lineup.entries=[{role: ours, overrides: ['scheduler=broken']}]"
     words = ("evaluate", entries, "jobs=1") if line_up else ("simulate", "scheduler=broken")
-    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert f"{file} line 3: " in done.stderr
-    assert "(while parsing a flow node that begins in line 3); mend the file" in done.stderr
+    told = error_of(tmp_path, *words)
+    assert f"{tmp_path / file} line 3: " in told
+    assert "(while parsing a flow node that begins in line 3); mend the file" in told
 
 
 def test_a_trial_run_before_the_users_jobs_is_called_so(tmp_path: Path):
-    (tmp_path / "mine" / "placer").mkdir(parents=True)
-    (tmp_path / "mine" / "placer" / "never.yaml").write_text("_target_: my_placers.Never\n")
-    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
-    (tmp_path / "my_placers.py").write_text(
-        "from sim.view import Signal\n\nclass Never:\n    name, needs = 'never', Signal.NONE\n\n"
-        "    def place(self, gang, slots, rng):\n        return None\n"
-    )
-    words = ("workload.num_jobs=30", "topology=small_leaf_spine", "placer=never")
-    done = run_program(["-m", "gpuyard", "simulate", *words], cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert re.search(
-        r"error: fifo\+never, in a trial run of \d+ made-up jobs before yours: \d+ jobs wait for",
-        done.stderr,
-    )
+    write_own(tmp_path, {
+        "mine/placer/never.yaml": "_target_: my_placers.Never\n", "my_placers.py": NEVER,
+    })  # fmt: skip
+    words = ("simulate", "workload.num_jobs=30", "topology=small_leaf_spine", "placer=never")
+    made_up = r"error: fifo\+never, in a trial run of \d+ made-up jobs before yours: \d+ jobs wait"
+    assert re.search(made_up, error_of(tmp_path, *words))
 
 
 OWN_PARTS = """\
@@ -140,29 +142,23 @@ class Column(Order):
 """
 
 
-@pytest.mark.parametrize(
-    ("word", "line"),
-    [
-        ("scheduler=mine", "line 11, in helper: ValueError: cannot reshape array of size "),
-        ("placer=mine", "line 16, in place: AttributeError: 'Slots' object has no attribute 'no"),
-        ("scheduler=mine scheduler._target_=my_own.Column",
-         "line 20, in keys: AttributeError: jobs has no column 'num_gpu'; did you mean 'num_gpus"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("word", "line"), [
+    ("scheduler=mine", "line 11, in helper: ValueError: cannot reshape array of size "),
+    ("placer=mine", "line 16, in place: AttributeError: 'Slots' object has no attribute 'no"),
+    ("scheduler=mine scheduler._target_=my_own.Column",
+     "line 20, in keys: AttributeError: jobs has no column 'num_gpu'; did you mean 'num_gpus"),
+])  # fmt: skip
 def test_what_an_order_or_a_placer_of_ones_own_raises(tmp_path: Path, word: str, line: str):
     parts = "placer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
-    for group, text in (("scheduler", f"_target_: my_own.Order\n{parts}"),
-                        ("placer", "_target_: my_own.Place\n")):  # fmt: skip
-        (tmp_path / "mine" / group).mkdir(parents=True)
-        (tmp_path / "mine" / group / "mine.yaml").write_text(text)
-    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
-    (tmp_path / "my_own.py").write_text(OWN_PARTS)
-    words = ["-m", "gpuyard", "simulate", "workload.num_jobs=30", *word.split()]
-    done = run_program(words, cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert f"error: {tmp_path / 'my_own.py'} {line}" in done.stderr
-    assert done.stderr.rstrip().endswith("; mend that line\n(DEBUG=1 shows the traceback)")
-    shown = run_program(words, cwd=tmp_path, env={"DEBUG": "1"})
+    write_own(tmp_path, {
+        "mine/scheduler/mine.yaml": f"_target_: my_own.Order\n{parts}",
+        "mine/placer/mine.yaml": "_target_: my_own.Place\n", "my_own.py": OWN_PARTS,
+    })  # fmt: skip
+    words = ("simulate", "workload.num_jobs=30", *word.split())
+    told = error_of(tmp_path, *words)
+    assert f"error: {tmp_path / 'my_own.py'} {line}" in told
+    assert told.rstrip().endswith("; mend that line\n(DEBUG=1 shows the traceback)")
+    shown = run_program(["-m", "gpuyard", *words], cwd=tmp_path, env={"DEBUG": "1"})
     assert "Traceback" in shown.stderr and "in checked" in shown.stderr
 
 

@@ -77,22 +77,12 @@ def test_a_name_like_no_other_gets_no_guess(tiny: Callable):
 def test_a_required_value_is_named_before_any_work(tiny: Callable):
     outcome = tiny(trace=None)
     message = said(outcome)
-    assert "trace: required" in message
-    assert "trace=VALUE" in message
-    assert outcome.folders == []
+    assert "trace: required" in message and "trace=VALUE" in message and outcome.folders == []
 
 
 def test_a_program_that_never_begins_its_folder_is_a_fault(tiny: Callable):
     outcome = tiny("mode=never_begun")
     assert outcome.status == 1 and "AssertionError: tiny began no folder" in outcome.err
-
-
-def test_an_error_of_the_task_is_one_message(tiny: Callable):
-    assert "error: jobs.csv line 3: num_gpus is 0" in said(tiny("mode=bad_trace"))
-
-
-def test_an_error_while_building_is_told_as_its_own(tiny: Callable):
-    assert "error: topology.servers is 0; it must be at least 1" in said(tiny("topology.servers=0"))
 
 
 @pytest.mark.parametrize(
@@ -101,24 +91,22 @@ def test_an_error_while_building_is_told_as_its_own(tiny: Callable):
         ("topology.servers=two", "topology.servers is 'two'; it must be a whole number"),
         ("topology.servers=1e2", "topology.servers is 100.0; it must be a whole number"),
         ("topology.nic_gbps=fast", "topology.nic_gbps is 'fast'; it must be a number"),
+        ("topology.servers=0", "error: topology.servers is 0; it must be at least 1"),
+        ("mode=bad_trace", "error: jobs.csv line 3: num_gpus is 0"),
         ("topology.gpu_types=p100", "topology.gpu_types is 'p100'; it must be a list"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_told(tiny: Callable, word: str, message: str):
+def test_a_wrong_value_or_row_is_told(tiny: Callable, word: str, message: str):
     assert message in said(tiny(word))
 
 
-def test_debug_shows_the_traceback(tiny: Callable):
-    outcome = tiny("mode=bad_trace", DEBUG="1")
-    assert outcome.status == 1
-    assert "Traceback" in outcome.err
-
-
-def test_a_fault_of_the_program_keeps_its_traceback(tiny: Callable):
-    outcome = tiny("mode=fault")
-    assert outcome.status == 1
-    assert "Traceback" in outcome.err
-    assert "RuntimeError: a fault of the program" in outcome.err
+@pytest.mark.parametrize(
+    ("mode", "debug", "raised"),
+    [("bad_trace", "1", "TraceError: jobs.csv line 3"), ("fault", "", "RuntimeError: a fault of")],
+)
+def test_debug_and_a_fault_of_the_program_show_the_traceback(tiny: Callable, mode, debug, raised):
+    outcome = tiny(f"mode={mode}", DEBUG=debug)
+    assert outcome.status == 1 and "Traceback" in outcome.err and raised in outcome.err
 
 
 def test_an_interrupt_leaves_with_130_and_a_note(tiny: Callable):
@@ -142,17 +130,10 @@ def test_a_sweep_makes_one_folder_a_point(tiny: Callable, launcher: str):
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_a_failing_point_of_a_sweep_is_named_and_the_others_are_done(tiny: Callable, launcher: str):
-    outcome = tiny("-m", "mode=bad_trace,fine", f"hydra/launcher={launcher}")
-    assert "mode=bad_trace" in said(outcome)
-    assert "jobs.csv line 3" in outcome.err
-    assert [(f / "gpus.txt").is_file() for f in outcome.folders] == [False, True]
-
-
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_every_failed_point_of_a_sweep_is_told_and_logged(tiny: Callable, launcher: str):
     outcome = tiny("-m", "mode=fine,bad_trace,fault", f"hydra/launcher={launcher}")
-    assert outcome.status == 1
+    assert outcome.status == 1 and "mode=bad_trace" in outcome.err
+    assert [(f / "gpus.txt").is_file() for f in outcome.folders] == [True, False, False]
     fine, bad_trace, fault = ((folder / "tiny.log").read_text() for folder in outcome.folders)
     assert "ERROR" not in fine
     assert "1 failed: jobs.csv line 3: num_gpus is 0" in bad_trace

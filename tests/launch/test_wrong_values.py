@@ -14,20 +14,32 @@ import gpuyard
 from gpuyard.launch.build import misfit
 from sim.errors import GpuYardError
 from tests.forking import run_program
+from tests.launch.conftest import write_own
 
 TRACE = "job_id,submit_s,num_gpus,duration_s\n"
 JOBS = f"{TRACE}a,0,1,100\nb,10,2,5\n"
 ASKING = "job_id,submit_s,num_gpus,duration_s,cpu_milli\na,0,1,100,500\nb,10,1,5,999000\n"
 
 
-def told(folder: Path, *words: str) -> str:
-    """What is said of a run with these words on the jobs of jobs.csv, on one line."""
-    given = ["workload=csv", "workload.path=jobs.csv", "topology=small_leaf_spine", *words[1:]]
-    done = run_program(["-m", "gpuyard", words[0], *given], cwd=folder)
-    assert done.returncode == 1, done.stderr
+HERE = ("workload=csv", "workload.path=jobs.csv", "topology=small_leaf_spine")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with two jobs in jobs.csv."""
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return tmp_path
+
+
+def told(folder: Path, *words: str, status: int = 1) -> str:
+    """What is said of a run with these words; of one that fails, on one line."""
+    done = run_program(["-m", "gpuyard", *words], cwd=folder)
+    assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr and "Error executing job" not in done.stderr, done.stderr
-    (line,) = [each for each in done.stderr.splitlines() if each.startswith("error: ")]
-    return line
+    if status:
+        assert done.stderr.count("error: ") == 1, done.stderr
+        return done.stderr
+    return done.stderr + done.stdout
 
 
 @pytest.mark.parametrize(
@@ -49,66 +61,39 @@ def told(folder: Path, *words: str) -> str:
         ("estimator=none", "choose estimator=group_median or limit"),
     ],
 )
-def test_a_value_of_the_wrong_kind(tmp_path: Path, word: str, message: str):
-    (tmp_path / "jobs.csv").write_text(JOBS)
-    small = {"trace": tmp_path / "jobs.csv", "cluster": "small_leaf_spine", "scheduler": "sjf"}
+def test_a_value_of_the_wrong_kind(here: Path, word: str, message: str):
     with pytest.raises(GpuYardError, match=re.escape(message)):
-        gpuyard.simulate(**small, overrides=[word])
+        gpuyard.simulate(here / "jobs.csv", "small_leaf_spine", "sjf", overrides=[word])
 
 
 def test_a_job_that_fits_nowhere_is_told_before_it_is_played(tmp_path: Path):
     (tmp_path / "jobs.csv").write_text(ASKING)
-    cores = "topology.cpu_milli=64000"
-    words = ("workload.columns.cpu_milli=cpu_milli", cores)
-    line = told(tmp_path, "simulate", *words)
-    assert (
-        "1 of 2 jobs fit nowhere on small_leaf_spine, even when it is empty; the first is" in line
-    )
+    cores = ("workload.columns.cpu_milli=cpu_milli", "topology.cpu_milli=64000", "page=false")
+    line = told(tmp_path, "simulate", *HERE, *cores)
+    assert "1 of 2 jobs fit nowhere on small_leaf_spine, even when it is empty; the first" in line
     assert "job b: 1 GPUs, each with 999 cores" in line and "rules.ignore=[demands]" in line
-    done = run_program(
-        ["-m", "gpuyard", "simulate", "workload=csv", "workload.path=jobs.csv", *words,
-         "topology=small_leaf_spine", "workload.rules.ignore=[demands]", "page=false"],
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    told(tmp_path, "simulate", *HERE, *cores, "workload.rules.ignore=[demands]", status=0)
 
 
 def test_a_twin_of_a_row_that_is_left_out_stays(tmp_path: Path):
     (tmp_path / "jobs.csv").write_text(f"{TRACE}c,-1,1,3\nc,2,1,3\nd,3,1,3\nd,4,1,3\n")
-    words = ["workload=csv", "workload.path=jobs.csv", "workload.strict=false", "page=false"]
-    done = run_program(["-m", "gpuyard", "simulate", *words], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (
-        "2 rows skipped" in done.stderr
-        and "1 x job_id is the job of an earlier row again" in done.stderr
-    )
-    assert "2 of 4 rows with faults left out" in done.stdout
-
-
-def test_a_folder_of_pairs_that_is_not_there(tmp_path: Path):
-    done = run_program(["-m", "gpuyard", "fit_interference", "data_dir=nothere"], cwd=tmp_path)
-    assert done.returncode == 1 and "data_dir is nothere, which is not there" in done.stderr
+    said = told(tmp_path, "simulate", *HERE, "workload.strict=false", "page=false", status=0)
+    assert "2 rows skipped" in said and "1 x job_id is the job of an earlier row again" in said
+    assert "2 of 4 rows with faults left out" in said
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_device_that_is_full(tmp_path: Path):
-    (tmp_path / "jobs.csv").write_text(JOBS)
+def test_a_device_that_is_full(here: Path):
     code = (
         "import sys; sys.stdout = open('/dev/full', 'w'); sys.argv[0] = 'gpuyard'\n"
         "from gpuyard.command import main; main()"
     )
     words = ["simulate", "workload=csv", "workload.path=jobs.csv", "page=false"]
     done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-c", code, *words], cwd=here, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )  # fmt: skip
     assert "or what is printed to: No space left on device" in done.stderr, done.stderr
-
-
-def test_two_flags_of_hydra_that_exclude_each_other(tmp_path: Path):
-    done = run_program(["-m", "gpuyard", "simulate", "-m", "--cfg", "job"], cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert "can be specified; leave one of them out" in done.stderr
 
 
 OWN_EXPERIMENT = """\
@@ -127,17 +112,15 @@ reproduce:
 
 
 def test_experiments_and_schedulers_of_ones_own_are_reproduced(tmp_path: Path):
-    for group in ("scheduler", "experiment"):
-        (tmp_path / "mine" / group).mkdir(parents=True)
     order = "_target_: sim.schedulers.orders.Fifo\nplacer: ${placer}\nsharing: ${sharing}\n"
-    (tmp_path / "mine" / "scheduler" / "my_order.yaml").write_text(f"{order}skip_blocked: true\n")
-    (tmp_path / "mine" / "experiment" / "mine.yaml").write_text(OWN_EXPERIMENT)
-    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
-    listed = run_program(["-m", "gpuyard", "reproduce"], cwd=tmp_path)
-    assert "mine" in listed.stdout.split() and "Mine" in listed.stdout
-    words = ["reproduce", "experiment=mine", "jobs=1", "page=false", "agents.count=1"]
-    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    write_own(tmp_path, {
+        "mine/scheduler/my_order.yaml": f"{order}skip_blocked: true\n",
+        "mine/experiment/mine.yaml": OWN_EXPERIMENT,
+    })  # fmt: skip
+    listed = told(tmp_path, "reproduce", status=0)
+    assert "mine" in listed.split() and "Mine" in listed
+    words = ("experiment=mine", "jobs=1", "page=false", "agents.count=1")
+    told(tmp_path, "reproduce", *words, status=0)
     played = (tmp_path / "runs" / "reproduce" / "mine" / "comparison.csv").read_text()
     assert {"fifo_skip+consolidated", "sjf+consolidated"} <= set(re.split(r"[,\n]", played))
 
@@ -150,9 +133,12 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
     [
         (("simulate", "workload.num_jobs=2"), "workload.num_jobs=2 is the size of a window"),
         (("simulate", "hydra.sweep.dir=x"), "is not read by a run without -m; use hydra.run.dir"),
+        (("simulate", "-m", "--cfg", "job"), "can be specified; leave one of them out"),
+        (("fit_interference", "data_dir=nothere"), "data_dir is nothere, which is not there"),
         (("evaluate", "rivals=true", ENTRY % "placer=packed"), "add ours=NAME"),
         (("evaluate", ENTRY % "+estimator=oracle"), "an entry does not read 'estimator'"),
         (("learn", "rules.suspends=true"), "rules.suspends=true is of a network; add learns="),
+        (("learn", "encoder=flat"), "encoder is no choice of this program; it is one of train"),
         (("simulate", "+scheduler=sjf"), "Leave out the +: scheduler=sjf"),
         (("simulate", "belief.model=null"), "belief.info is learned, belief.model is null: say"),
         (("simulate", "belief.info=none"), "belief.info is none, belief.model must be null:"),
@@ -163,33 +149,18 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
         (("train", "algo.value_weight=-1"), "algo.value_weight is -1; it must be 0 or more"),
         (("train", "warm_start.episodes=-1"), "warm_start.episodes is -1; it must be a whole"),
         (("train", "reward=progress", "algo.gamma=1"), "reward=progress pays a job whenever it"),
+        # a key in a section inside; elsewhere; what has but the section in common is no help
+        (("simulate", "workload.start_s=3"), "struct\n  did you mean workload.window.start_s?\n"),
+        (("simulate", "belief.path=x.json"), "struct\n  did you mean belief.model.path?\n"),
+        (("simulate", "topology.num_jobs=9"), "struct\n  did you mean workload.num_jobs?\n"),
+        (("simulate", "scheduler.placer.foo=1"), "struct\n  scheduler.placer takes no keys\n"),
+        (("simulate", "outages.foo=1"), "struct\n  outages takes no keys\n"),
     ],
 )
-def test_what_nobody_would_read(tmp_path: Path, words: tuple[str, ...], message: str):
-    (tmp_path / "jobs.csv").write_text(JOBS)
-    assert message in told(tmp_path, *words)
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("workload=csv", "workload.start_s=3"), "did you mean workload.window.start_s?"),
-        (("belief.path=x.json",), "did you mean belief.model.path?"),
-        (("topology.num_jobs=9",), "did you mean workload.num_jobs?"),
-        (("scheduler.placer.foo=1",), "scheduler.placer takes no keys"),
-        (("outages.foo=1",), "outages takes no keys"),
-    ],
-)
-def test_a_key_that_is_not_there(tmp_path: Path, words: tuple[str, ...], hint: str):
-    """In a section inside; elsewhere; what has but the section in common is no help."""
-    done = run_program(["-m", "gpuyard", "simulate", *words], cwd=tmp_path)
-    assert done.returncode == 1 and f"not in struct\n  {hint}\n" in done.stderr, done.stderr
-
-
-def test_a_choice_of_another_program_is_not_to_be_added(tmp_path: Path):
-    done = run_program(["-m", "gpuyard", "learn", "encoder=flat"], cwd=tmp_path)
-    assert done.returncode == 1 and "use +" not in done.stderr, done.stderr
-    assert "encoder is no choice of this program; it is one of train" in done.stderr
+def test_what_nobody_would_read(here: Path, words: tuple[str, ...], message: str):
+    jobs = HERE if words[0] in {"simulate", "evaluate", "learn", "train"} else ()
+    said = told(here, words[0], *jobs, *words[1:])
+    assert message in said and not (words[0] == "learn" and "use +" in said)
 
 
 def test_a_sweep_reads_another_folder_than_a_run(tmp_path: Path):
@@ -200,21 +171,14 @@ def test_a_sweep_reads_another_folder_than_a_run(tmp_path: Path):
 
 
 def test_a_choice_with_a_shipped_name_is_refused_since_the_shipped_one_would_run(tmp_path: Path):
-    (tmp_path / "mine" / "scheduler").mkdir(parents=True)
-    (tmp_path / "mine" / "scheduler" / "sjf.yaml").write_text("_target_: my.Own\n")
-    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
-    (tmp_path / "jobs.csv").write_text(JOBS)
+    write_own(tmp_path, {"mine/scheduler/sjf.yaml": "_target_: my.Own\n"})
     line = told(tmp_path, "simulate", "scheduler=sjf")
     assert "mine/scheduler/sjf.yaml: scheduler=sjf is shipped, and comes first; rename it" in line
 
 
-def test_a_placer_that_the_scheduler_does_not_ask_is_told(tmp_path: Path):
-    (tmp_path / "jobs.csv").write_text(JOBS)
-    words = ["workload=csv", "workload.path=jobs.csv", "topology=small_leaf_spine", "page=false"]
-    done = run_program(
-        ["-m", "gpuyard", "simulate", *words, "scheduler=dally", "placer=packed"], cwd=tmp_path
-    )
-    assert done.returncode == 0 and "placer=packed is not read: the scheduler" in done.stderr
+def test_a_placer_that_the_scheduler_does_not_ask_is_told(here: Path):
+    words = (*HERE, "page=false", "scheduler=dally", "placer=packed")
+    assert "placer=packed is not read: the scheduler" in told(here, "simulate", *words, status=0)
 
 
 @pytest.mark.parametrize("hint", [inspect.Parameter.empty, Any, object])
@@ -225,8 +189,7 @@ def test_a_parameter_without_a_hint_takes_any_value(hint: object):
 def test_slices_of_gpus_and_the_window_in_dates_are_told(tmp_path: Path):
     job = "2|COMPLETED|2025-03-01T08:00:00|3600|gres/gpu:a100_3g.20gb=2\n"
     (tmp_path / "jobs.txt").write_text(f"JobID|State|Submit|ElapsedRaw|ReqTRES\n{job}")
-    words = ["workload=sacct", "workload.path=jobs.txt", "workload.window.start_s=2025-03-01"]
-    done = run_program(["-m", "gpuyard", "simulate", *words, "page=false"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "the trace from 2025-03-01 to its end (1 of 1 jobs)" in done.stdout
-    assert "1 jobs with MIG slices as parts of a GPU, 3g as 3/7" in done.stdout
+    words = ("workload=sacct", "workload.path=jobs.txt", "workload.window.start_s=2025-03-01")
+    said = told(tmp_path, "simulate", *words, "page=false", status=0)
+    assert "the trace from 2025-03-01 to its end (1 of 1 jobs)" in said
+    assert "1 jobs with MIG slices as parts of a GPU, 3g as 3/7" in said
