@@ -19,9 +19,7 @@ ENV = {"agents": 2, "overrides": ["workload.num_jobs=40", "workload.thin=1"]}
 
 
 def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
-    env = gpuyard.make_single_agent_env(
-        cluster="small_leaf_spine", overrides=["workload.num_jobs=10"]
-    )
+    env = single("workload.num_jobs=10")
     seen, _ = env.reset(seed=3)
     assert env.observation_space.contains(seen)
     illegal = int(np.flatnonzero(seen["action_mask"] == 0)[0])
@@ -35,18 +33,22 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
         seen, *_ = env.step(int(np.flatnonzero(env.action_masks())[0]))
 
 
+def single(*words: str):
+    return gpuyard.make_single_agent_env(cluster="small_leaf_spine", overrides=list(words))
+
+
 def test_one_agent_is_one():
     with pytest.raises(ConfigError, match=r"agents.count=2.*use make_env: this form has one agent"):
-        gpuyard.make_single_agent_env(
-            cluster="small_leaf_spine", overrides=["workload.num_jobs=10", "agents.count=2"]
-        )
+        single("workload.num_jobs=10", "agents.count=2")
 
 
 def env_of(*words: str, **more):
-    told = {**ENV, **more}
-    return gpuyard.make_env(
-        "venus_like", "small_leaf_spine", **{**told, "overrides": [*ENV["overrides"], *words]}
-    )
+    told = ENV | more | {"overrides": [*ENV["overrides"], *words]}
+    return gpuyard.make_env("venus_like", "small_leaf_spine", **told)
+
+
+def first_legal(env, seen) -> dict[str, int]:
+    return {name: int(np.argmax(seen[name]["action_mask"])) for name in env.agents}
 
 
 def delays(env) -> list[float]:
@@ -54,8 +56,7 @@ def delays(env) -> list[float]:
     seen, _ = env.reset(seed=1)
     paid = []
     while env.agents:
-        acts = {name: int(np.argmax(seen[name]["action_mask"])) for name in env.agents}
-        seen, rewards, *_ = env.step(acts)
+        seen, rewards, *_ = env.step(first_legal(env, seen))
         paid.append(sum(rewards.values()))
     return paid
 
@@ -83,13 +84,10 @@ def test_windows_that_judge_are_played_in_the_physics_by_their_numbers():
     assert not np.array_equal(submitted[0], submitted[1])
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"cutfrac": 0.1}, "cut_frac"), ({"cut_frac": "a"}, "above"), ({"cut_frac": 0}, "above 0"),
-        ({"window": -1}, "whole number"), ({"window": 0.5}, "whole number"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "told"), [
+    ({"cutfrac": 0.1}, "cut_frac"), ({"cut_frac": "a"}, "above"), ({"cut_frac": 0}, "above 0"),
+    ({"window": -1}, "whole number"), ({"window": 0.5}, "whole number"),
+])  # fmt: skip
 def test_options_of_an_episode_are_checked(options, told: str):
     with pytest.raises(GpuYardError, match=told):
         env_of().reset(options=options)
@@ -112,19 +110,15 @@ def test_a_copy_of_an_environment_plays_on_as_the_environment_does():
     env = env_of()
     seen, _ = env.reset(seed=1)
     for _ in range(5):
-        seen, *_ = env.step({n: int(np.argmax(seen[n]["action_mask"])) for n in env.agents})
-    twin = copy.deepcopy(env)
-    acts = {name: int(np.argmax(seen[name]["action_mask"])) for name in env.agents}
-    mine, theirs = env.step(acts), twin.step(acts)
-    assert mine[1] == theirs[1]
-    assert all(
-        np.array_equal(mine[0]["agent_0"][k], theirs[0]["agent_0"][k]) for k in mine[0]["agent_0"]
-    )
+        seen, *_ = env.step(first_legal(env, seen))
+    twin, acts = copy.deepcopy(env), first_legal(env, seen)
+    (mine, paid, *_), (theirs, other, *_) = env.step(acts), twin.step(acts)
+    assert paid == other
+    np.testing.assert_equal(theirs["agent_0"], mine["agent_0"])
 
 
 def test_a_copied_single_agent_samples_what_is_legal_in_its_own_episode():
-    small = {"cluster": "small_leaf_spine", "overrides": ["workload.num_jobs=40"]}
-    env = gpuyard.make_single_agent_env(**small)
+    env = single("workload.num_jobs=40")
     env.reset(seed=3)
     twin, ended = copy.deepcopy(env), False
     while not ended:
