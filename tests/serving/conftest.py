@@ -134,9 +134,12 @@ class Talk:
 
     def __init__(self, config: dict[str, Any], now_s: float) -> None:
         scheduler, world = composition_of(config, 1), experiment_of(config).world
-        decider = Decider(world, scheduler, Defaults(None, None), 0)
+        self.decider = Decider(world, scheduler, Defaults(None, None), 0)
         self.now_s = now_s
-        self.board = Board(decider, hold_s=50.0, clock=lambda: self.now_s)
+        self.board = Board(self.decider, hold_s=50.0, clock=lambda: self.now_s)
+
+    def decide(self, state: dict[str, Any]) -> AnswerForm:
+        return self.decider.decide(StateForm.model_validate(state))
 
     def tell(self, *running: dict[str, Any], time_s: float = 100.0, **more: Any) -> AnswerForm:
         told = {"time_s": time_s, "running": list(running)} | more

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.serving.app import _words
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import RequestError, StateForm
@@ -16,7 +15,7 @@ from gpuyard.serving.instants import Defaults, Setter, numbers_of
 from sim.decision import Decision, Start
 from sim.errors import InvalidDecision
 from sim.view import Signal
-from tests.serving.conftest import Service
+from tests.serving.conftest import Service, Talk, job
 from tests.sim.scripted import Scripted
 
 
@@ -48,10 +47,9 @@ def test_the_shortest_starts_first_on_gpus_that_nobody_holds(service: Service):
 
 
 def test_where_nobody_waits_there_is_nothing_to_do(service: Service):
-    told = service.ask("POST", "/decide", state())
-    assert (told["decisions"], told["waiting"]) == ([], [])
-    told = service.ask("POST", "/decide", state(runs=(running("r", 3),)))
-    assert (told["decisions"], told["waiting"]) == ([], [])
+    for body in (state(), state(runs=(running("r", 3),))):
+        told = service.ask("POST", "/decide", body)
+        assert (told["decisions"], told["waiting"]) == ([], [])
 
 
 def test_nobody_is_sent_to_a_server_that_is_away_and_who_runs_there_stays(service: Service):
@@ -86,50 +84,47 @@ def test_the_page_of_the_schema_needs_no_network(service: Service):
         assert (len(service.text(link)) > 0, service.status) == (True, 200), link
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("{", "the body is no JSON"),
-        ("[]", "the body is []"),
-        ({"queue": []}, "time_s: is missing"),
-        (state(at=3), "at: nobody reads this key"),
-        (state(body=3), "body: nobody reads this key"),
-        (state({"id": "a", "gpu": 1, "submitted_s": 0}),
-         "queue[0].gpu (job a): nobody reads this key; did you mean gpus?"),
-        (state(waiting("a"), waiting("b", 0)), "queue[1].gpus (job b) is 0"),
-        (state(waiting("a", "four")), "queue[0].gpus (job a) is 'four'"),
-        (state(waiting("a", True)), "queue[0].gpus (job a) is True"),
-        (state(waiting("a", estimate_s=-1)), "queue[0].estimate_s (job a) is -1"),
-        (state(waiting("a", estimate_s=None)), "queue[0] (job a): estimate_s is missing"),
-        (json.dumps(state(waiting("a"))).replace("60", "NaN"), "queue[0].estimate_s (job a)"),
-        (state(waiting("a", submitted_s=11)), "queue[0] (job a): submitted_s is 11.0, after time"),
-        (state(waiting("a", partition=1)), "queue[0] (job a): partition is 1; there are 0 to 0"),
-        (state(waiting("a", profile="vgg_16")), "queue[0] (job a).profile is 'vgg_16'"),
-        (state(waiting("a"), waiting("a")), "queue[1] (job a): the id is given twice"),
-        (state(waiting("a"), runs=(running("a", 0),)), "queue[0] (job a): the id is given twice"),
-        (state(runs=(running("r"),)), "running[0].placement (job r)"),
-        (state(runs=(running("r", 64),)), "running[0] (job r).placement: there is no GPU 64"),
-        (state(runs=(running("r", -1),)), "there is no GPU -1"),
-        (state(runs=(running("r", 3, 3),)), "GPU 3 is named twice"),
-        (state(runs=tuple(running(name, 5) for name in "abc")),
-         "GPU 5 is in the placements of jobs a, b, c; at most 2"),
-        (state(runs=(running("r", 0, started_s=11),)), "started_s is 11.0, after time_s"),
-        (state(runs=(running("r", 0, submitted_s=7),)), "submitted_s is 7.0, after started_s"),
-        (state(runs=(running("r", 0, resume_s=4),)), "resume_s is 4.0, before started_s, 5.0"),
-        (state(runs=(running("r", 0, progress_s=5000),)),
-         "running[0] (job r): progress_s is 5000.0, above estimate_s, 60.0"),
-        (state(waiting("a", submitted_s=9, progress_s=101)), "queue[0] (job a): progress_s is 101"),
-        (state(runs=(running("r", 0, servers={"0": 1}),)), "give placement or servers"),
-        (state(runs=({"id": "r", "servers": {"0": 9}, "started_s": 1},)),
-         "running[0] (job r).servers: 9 GPUs of 0, which has 8"),
-        (state(runs=({"id": "r", "servers": {"x": 1}, "started_s": 1},)),
-         "there is no server 'x'"),
-        (state(runs=(running("r", 0, gpu_types=["h900"]),)),
-         "running[0] (job r): gpu_types is h900; small_leaf_spine has p100"),
-        (state(waiting("a", memory_gib_per_gpu=1e15)), "queue[0].memory_gib_per_gpu (job a) is"),
-        (state(away=["12"]), "away[0]: there is no server '12'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "words"), [
+    ("{", "the body is no JSON"),
+    ("[]", "the body is []"),
+    ({"queue": []}, "time_s: is missing"),
+    (state(at=3), "at: nobody reads this key"),
+    (state(body=3), "body: nobody reads this key"),
+    (state({"id": "a", "gpu": 1, "submitted_s": 0}),
+     "queue[0].gpu (job a): nobody reads this key; did you mean gpus?"),
+    (state(waiting("a"), waiting("b", 0)), "queue[1].gpus (job b) is 0"),
+    (state(waiting("a", "four")), "queue[0].gpus (job a) is 'four'"),
+    (state(waiting("a", True)), "queue[0].gpus (job a) is True"),
+    (state(waiting("a", estimate_s=-1)), "queue[0].estimate_s (job a) is -1"),
+    (state(waiting("a", estimate_s=None)), "queue[0] (job a): estimate_s is missing"),
+    (json.dumps(state(waiting("a"))).replace("60", "NaN"), "queue[0].estimate_s (job a)"),
+    (state(waiting("a", submitted_s=11)), "queue[0] (job a): submitted_s is 11.0, after time"),
+    (state(waiting("a", partition=1)), "queue[0] (job a): partition is 1; there are 0 to 0"),
+    (state(waiting("a", profile="vgg_16")), "queue[0] (job a).profile is 'vgg_16'"),
+    (state(waiting("a"), waiting("a")), "queue[1] (job a): the id is given twice"),
+    (state(waiting("a"), runs=(running("a", 0),)), "queue[0] (job a): the id is given twice"),
+    (state(runs=(running("r"),)), "running[0].placement (job r)"),
+    (state(runs=(running("r", 64),)), "running[0] (job r).placement: there is no GPU 64"),
+    (state(runs=(running("r", -1),)), "there is no GPU -1"),
+    (state(runs=(running("r", 3, 3),)), "GPU 3 is named twice"),
+    (state(runs=tuple(running(name, 5) for name in "abc")),
+     "GPU 5 is in the placements of jobs a, b, c; at most 2"),
+    (state(runs=(running("r", 0, started_s=11),)), "started_s is 11.0, after time_s"),
+    (state(runs=(running("r", 0, submitted_s=7),)), "submitted_s is 7.0, after started_s"),
+    (state(runs=(running("r", 0, resume_s=4),)), "resume_s is 4.0, before started_s, 5.0"),
+    (state(runs=(running("r", 0, progress_s=5000),)),
+     "running[0] (job r): progress_s is 5000.0, above estimate_s, 60.0"),
+    (state(waiting("a", submitted_s=9, progress_s=101)), "queue[0] (job a): progress_s is 101"),
+    (state(runs=(running("r", 0, servers={"0": 1}),)), "give placement or servers"),
+    (state(runs=({"id": "r", "servers": {"0": 9}, "started_s": 1},)),
+     "running[0] (job r).servers: 9 GPUs of 0, which has 8"),
+    (state(runs=({"id": "r", "servers": {"x": 1}, "started_s": 1},)),
+     "there is no server 'x'"),
+    (state(runs=(running("r", 0, gpu_types=["h900"]),)),
+     "running[0] (job r): gpu_types is h900; small_leaf_spine has p100"),
+    (state(waiting("a", memory_gib_per_gpu=1e15)), "queue[0].memory_gib_per_gpu (job a) is"),
+    (state(away=["12"]), "away[0]: there is no server '12'"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused_in_words(service: Service, body: Any, words: str):
     assert words in service.refusal("/decide", body)
 
@@ -149,54 +144,39 @@ def test_jobs_that_can_never_start_are_told_and_the_others_decided(service: Serv
     assert service.ask("POST", "/decide", state(waiting("huge", 65)))["waiting"] == []
 
 
-def test_types_cores_and_memory_decide_where_a_job_starts(configured: Callable[..., Any]):
-    words = ("topology=small_leaf_spine", "topology.gpu_types=[p100,v100]", "scheduler=fifo")
-    config = configured(*words, "topology.cpu_milli=8000")
-    decider = Decider(
-        experiment_of(config).world, composition_of(config, 1), Defaults(None, None), 0
-    )
+def test_types_cores_and_memory_decide_where_a_job_starts(talk: Callable[..., Talk]):
+    board = talk("topology.gpu_types=[p100,v100]", "topology.cpu_milli=8000", scheduler="fifo")
     fast = waiting("fast", 8, gpu_types=["v100"], cores_per_gpu=1.0)
-    body = state(fast, waiting("many", cores_per_gpu=9.0))
-    told = decider.decide(StateForm.model_validate(body))
+    told = board.decide(state(fast, waiting("many", cores_per_gpu=9.0)))
     assert [each.servers for each in told.decisions] == [{"1": 8}]
     assert told.impossible["many"] == (
         "gpus is 1, each with 9 cores and 0 GiB; no partition has room for more than 0"
     )
-    body = state(waiting("wide", 60, cores_per_gpu=2.0))  # 8 servers of 8 cores
-    told = decider.decide(StateForm.model_validate(body)).impossible
-    assert "no partition has room for more than 32" in told["wide"]
-    busy = running("r", 8, cores_per_gpu=1.0)
-    told = decider.decide(StateForm.model_validate(state(fast, runs=(busy,))))
+    told = board.decide(state(waiting("wide", 60, cores_per_gpu=2.0)))  # 8 servers of 8 cores
+    assert "no partition has room for more than 32" in told.impossible["wide"]
+    told = board.decide(state(fast, runs=(running("r", 8, cores_per_gpu=1.0),)))
     assert [each.servers for each in told.decisions] == [{"3": 8}]
 
 
-def test_parts_of_gpus_are_told_by_servers(configured: Callable[..., Any]):
-    config = configured("topology=small_leaf_spine", "scheduler=fifo", "placer=packed")
-    world = experiment_of(config).world
-    decider = Decider(world, composition_of(config, 1), Defaults(None, None), 0)
-    runs = [
-        {"id": f"r{at}", "servers": {"0": 1}, "started_s": 0, "estimate_s": 100, "gpu_milli": 500}
-        for at in range(17)
-    ]
-    body = {"time_s": 10, "running": runs[:16], "queue": [waiting("q", 8)]}
-    told = decider.decide(StateForm.model_validate(body))
-    assert [each.servers for each in told.decisions] == [{"1": 8}]
+def test_parts_of_gpus_are_told_by_servers(talk: Callable[..., Talk]):
+    board = talk("placer=packed", scheduler="fifo")
+    halves = [job(f"r{at}", {"0": 1}, gpu_milli=500) for at in range(17)]
+    body = {"time_s": 10, "running": halves[:16], "queue": [waiting("q", 8)]}
+    assert [each.servers for each in board.decide(body).decisions] == [{"1": 8}]
     with pytest.raises(RequestError, match="which has 0 that other jobs of the request leave"):
-        decider.decide(StateForm.model_validate(body | {"running": runs}))
+        board.decide(body | {"running": halves})
 
 
 def test_an_own_scheduler_may_name_gpus_in_a_list_and_is_named_where_it_errs(
-    configured: Callable[..., Any],
+    talk: Callable[..., Talk],
 ):
-    config = configured("topology=small_leaf_spine")
     own = Scripted(Decision(starts=(Start(0, [9]),)))
-    decider = Decider(experiment_of(config).world, own, Defaults(None, None), 0)
+    decider = Decider(talk().decider.world, own, Defaults(None, None), 0)
     form = StateForm.model_validate(state(waiting("q")))
     assert [each.gpus for each in decider.decide(form).decisions] == [[9]]
     own.script = (Decision(starts=(Start(0.5, [9]),)),)
-    with pytest.raises(
-        InvalidDecision, match=r"Scripted.decide gives a start of job 0\.5; it must"
-    ):
+    told = r"Scripted.decide gives a start of job 0\.5; it must"
+    with pytest.raises(InvalidDecision, match=told):
         decider.decide(form)
 
 
@@ -230,18 +210,16 @@ def test_equal_requests_get_equal_answers(service: Service):
     assert service.ask("POST", "/decide", body) == service.ask("POST", "/decide", body)
 
 
-def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callable[..., Any]):
-    world = experiment_of(configured("topology=small_leaf_spine")).world
-    setter = Setter(world, Signal.PREDICTION, Defaults(None, None))
+def test_a_job_without_progress_has_done_what_its_speed_makes(talk: Callable[..., Talk]):
+    setter = Setter(talk().decider.world, Signal.PREDICTION, Defaults(None, None))
     runs = (running("r", 0, 1), running("s", 8, progress_s=4.0, restarts=1))
     form = StateForm.model_validate(state(waiting("a"), runs=runs))
     opened = setter.set(form, numbers_of(form))
     assert opened is not None
-    row = opened.simulator.state.job
-    by = dict(zip(opened.ids, range(3), strict=True))
-    assert row["progress_s"][by["r"]] == pytest.approx(5.0)  # compact and alone: speed 1
-    assert (row["progress_s"][by["s"]], row["restarts"][by["s"]]) == (4.0, 1)
-    assert row["attained_gpu_s"][by["r"]] == 10.0
+    rows = opened.simulator.state.job
+    r, s = (rows[opened.ids.index(name)] for name in "rs")
+    assert r["progress_s"] == pytest.approx(5.0)  # compact and alone: speed 1
+    assert (s["progress_s"], s["restarts"], r["attained_gpu_s"]) == (4.0, 1, 10.0)
 
 
 @pytest.mark.parametrize("body", ['{"time_s": 1, "\\ud800": 2}', '{"time_s": "\\ud800"}'])
