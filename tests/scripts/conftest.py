@@ -1,9 +1,12 @@
 """The programs as a user runs them, on inputs of a second or two."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.forking import run_program
@@ -23,6 +26,18 @@ class Outcome:
     out: str
     err: str
     folder: Path
+
+    def table(self, name: str = "comparison.csv") -> pd.DataFrame:
+        return pd.read_csv(self.folder / name)
+
+    def text(self, name: str = "comparison.md") -> str:
+        return (self.folder / name).read_text(encoding="utf-8")
+
+    def read(self, name: str = "metrics.json") -> Any:
+        return json.loads(self.text(name))
+
+    def jobs(self) -> pd.DataFrame:
+        return pd.read_parquet(self.folder / "jobs.parquet")
 
     def failed_with(self, *words: str) -> None:
         """One message with these words, status 1, and nothing that looks like a result."""

@@ -11,13 +11,10 @@ from hydra import compose, initialize_config_dir
 from gpuyard.advice.advise import advise
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import CONF
+from tests.scripts.conftest import Outcome
 
-SMALL = (
-    "topology=small_leaf_spine",
-    "topology.servers=2",
-    "topology.servers_per_rack=2",
-)  # 16 GPUs
-H100 = ("topology=h100_rails", "topology.servers=2", "topology.servers_per_rack=2")
+TWO = ("topology.servers=2", "topology.servers_per_rack=2")  # 16 GPUs
+SMALL, H100 = ("topology=small_leaf_spine", *TWO), ("topology=h100_rails", *TWO)
 FOUR = (
     "lineup.entries=["
     "{role: published, name: fifo, overrides: ['scheduler=fifo']},"
@@ -59,10 +56,14 @@ def sacct(path: Path, jobs: int = 60) -> Path:
     return path
 
 
+def advice_of(outcome: Outcome) -> pd.DataFrame:
+    return outcome.table("advice.csv").set_index("scheduler")
+
+
 def test_a_small_trace_gets_a_table_and_three_sentences(done, tmp_path):
     path = jobs_csv(tmp_path / "jobs.csv")
     outcome = done("advise", *words_of(path, *SMALL, FOUR), "jobs=1")
-    table = pd.read_csv(outcome.folder / "advice.csv").set_index("scheduler")
+    table = advice_of(outcome)
     assert set(table.index) == {
         "fifo", "sjf, limit", "sjf, predicted", "sjf, oracle", "las", "srtf",
         "what_happened (elsewhere)",  # waits made up: more GPUs at once than there are
@@ -74,21 +75,17 @@ def test_a_small_trace_gets_a_table_and_three_sentences(done, tmp_path):
     assert table.loc[["sjf, oracle", "srtf"], "bound"].all()
     assert set(table["jobs"]) == {200}  # the whole trace, as it is
     assert 0 < table.loc["fifo", "user_fairness"] <= 1
-    for words in (
-        "- Without preemption take ",
-        "- Preemption would add ",
-        "- Knowing durations, nobody preempting: ",
-    ):
-        assert outcome.out.count(words) == 1
+    for words in ("Without preemption take", "Preemption would add",
+                  "Knowing durations, nobody preempting:"):  # fmt: skip
+        assert outcome.out.count(f"- {words} ") == 1
     assert "load as it comes" in outcome.err and "gangs are large from 8 GPUs on" in outcome.err
     assert (outcome.folder / "advice.png").read_bytes().startswith(b"\x89PNG")
-    assert "| fifo | nothing | no |" in (outcome.folder / "advice.md").read_text()
+    assert "| fifo | nothing | no |" in outcome.text("advice.md")
 
     two = done("advise", *words_of(path, *SMALL, FOUR), "jobs=2", "aim=gpu_util_frac", folder="two")
-    other = pd.read_csv(two.folder / "advice.csv").set_index("scheduler")
-    timed = ["rank", "wall_s", "ratio_to_best", "ratio_low", "ratio_high"]
+    other, timed = advice_of(two), ["rank", "wall_s", "ratio_to_best", "ratio_low", "ratio_high"]
     pd.testing.assert_frame_equal(
-        other.drop(columns=timed).sort_index(), table.drop(columns=timed).sort_index()
+        *(each.drop(columns=timed).sort_index() for each in (other, table))
     )
     assert other["gpu_util_frac"].is_monotonic_decreasing
 
@@ -96,7 +93,7 @@ def test_a_small_trace_gets_a_table_and_three_sentences(done, tmp_path):
 def test_an_sacct_file_on_h100_servers(done, tmp_path):
     path = sacct(tmp_path / "jobs.txt")
     outcome = done("advise", "workload=sacct", f"workload.path={path}", *H100, FOUR, "jobs=1")
-    table = pd.read_csv(outcome.folder / "advice.csv").set_index("scheduler")
+    table = advice_of(outcome)
     assert table.loc["sjf, limit", "information"] == "limit"
     past = next(name for name in table.index if name.startswith("what_happened"))
     assert table.loc[past, "jct_mean_s"] == 31 * 60.0
@@ -105,66 +102,55 @@ def test_an_sacct_file_on_h100_servers(done, tmp_path):
     assert "h100: a100's profile x 1.9 (assumed)" in outcome.err
 
 
-def test_what_is_slow_is_left_out_and_told_with_its_key(done, tmp_path):
-    path = jobs_csv(tmp_path / "jobs.csv", 60)
-    slow = "{role: published, name: drf, overrides: ['scheduler=drf']}]"
-    easy = "{role: published, name: easy, overrides: ['scheduler=easy']}"
-    words = (*words_of(path, *SMALL), FOUR[:-1] + f",{easy},{slow}", "jobs=1", "slow_jobs=50")
-    outcome = done("advise", *words)
-    assert (
-        "left out: too slow for 60 jobs: drf, which decide in Python; slow_jobs=60" in outcome.out
-    )
-    table = pd.read_csv(outcome.folder / "advice.csv")
-    assert [name for name in table["scheduler"] if name.startswith(("easy", "drf"))] == [
-        "easy, limit"
-    ]
-
-
-def test_rows_that_play_alike_are_one_and_the_other_is_told(done, tmp_path):
+def test_what_is_slow_and_rows_that_play_alike_are_left_out_and_told(done, tmp_path):
     """With one partition there is nowhere to forward to."""
-    twin = "{role: composite, name: stealing, overrides: ['scheduler=sjf', 'forwarding=steal']}]"
-    words = (*words_of(jobs_csv(tmp_path / "jobs.csv", 40), *SMALL), FOUR[:-1] + f",{twin}")
-    outcome = done("advise", *words, "jobs=1", "page=false", "~knows.limit", "~knows.predicted")
-    rows = pd.read_csv(outcome.folder / "advice.csv")["scheduler"].tolist()
-    assert rows.count("sjf, oracle") == 1
-    assert not [name for name in rows if name.startswith("stealing")]
+    path = jobs_csv(tmp_path / "jobs.csv", 60)
+    more = (
+        "{role: published, name: easy, overrides: ['scheduler=easy']}",
+        "{role: published, name: drf, overrides: ['scheduler=drf']}",
+        "{role: composite, name: stealing, overrides: ['scheduler=sjf', 'forwarding=steal']}",
+    )
+    line_up = FOUR[:-1] + f",{','.join(more)}]"
+    few = ("jobs=1", "slow_jobs=50", "page=false", "~knows.predicted")
+    outcome = done("advise", *words_of(path, *SMALL), line_up, *few)
+    slow = "left out: too slow for 60 jobs: drf, which decide in Python; slow_jobs=60"
+    assert slow in outcome.out
+    names = outcome.table("advice.csv")["scheduler"].tolist()
+    assert names.count("sjf, oracle") == names.count("easy, limit") == 1
+    assert not [name for name in names if name.startswith(("drf", "stealing"))]
+    assert sum(name.startswith("easy") for name in names) == 1
     assert "WARNING" in outcome.err
     assert re.search(
-        r"lineup\.entries\[4\] \(scheduler=sjf forwarding=steal\) plays as lineup\.entries\[1\] "
+        r"lineup\.entries\[6\] \(scheduler=sjf forwarding=steal\) plays as lineup\.entries\[1\] "
         r"\(scheduler=sjf\) does here; it is left out",
         " ".join(outcome.err.split()),
     )
 
 
 def test_what_the_jobs_ask_for_is_told_once_by_all_processes(done, tmp_path):
-    path = tmp_path / "jobs.csv"
-    rows = (f"j{k},{60 * k},{1 + k % 2},{300 + k},{'pv'[k % 2]}100\n" for k in range(60))
-    path.write_text("job_id,submit_s,num_gpus,duration_s,gpu_type\n" + "".join(rows))
+    rows = [f"j{k},{60 * k},{1 + k % 2},{300 + k},{'pv'[k % 2]}100" for k in range(60)]
     outcome = done(
-        "advise", "workload=csv", f"workload.path={path}", "workload.columns.gpu_types=gpu_type",
-        *SMALL, "topology.gpu_types=[p100,v100]", FOUR, "jobs=2", "page=false",
+        "advise", *of_rows(tmp_path, "gpu_types", rows), *SMALL, "topology.gpu_types=[p100,v100]",
+        FOUR, "jobs=2", "page=false",
     )  # fmt: skip
     assert outcome.err.count("reference_gpu=asked takes them") == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "told"),
-    [
-        ("a,0,4,10\nb,1,40,10\nc,2,32,5\n", (),
-         ("line 3", "job b", "40 GPUs", "2 such jobs", "workload.max_gang=16",
-          "workload.drop_too_large=true")),
-        ("", (), ("jobs.csv", "no job")),
-        ("a,0,4,10\n", ("aim=jct_men_s",), ("did you mean jct_mean_s?",)),
-        ("a,0,4,10\n", ("aim=user_fairness",), ("no job names its user",)),
-        ("a,0,4,10\n", ("blocks=1",), ("blocks is 1",)),
-        ("a,0,4,10\n", ("blocks=21",), ("blocks is 21", "1 jobs that count", "blocks=20")),
-        ("".join(f"{k},{k},1,10\n" for k in range(500)), ("blocks=500",),
-         ("blocks is 500", "500 jobs that count", "set blocks=25 or less")),
-        ("a,0,4,10\n", ("~knows.oracle",), ("knows.oracle is missing",)),
-        ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
-         ("learn_minutes needs 20 jobs", "learn_frac")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "words", "told"), [
+    ("a,0,4,10\nb,1,40,10\nc,2,32,5\n", (),
+     ("line 3", "job b", "40 GPUs", "2 such jobs", "workload.max_gang=16",
+      "workload.drop_too_large=true")),
+    ("", (), ("jobs.csv", "no job")),
+    ("a,0,4,10\n", ("aim=jct_men_s",), ("did you mean jct_mean_s?",)),
+    ("a,0,4,10\n", ("aim=user_fairness",), ("no job names its user",)),
+    ("a,0,4,10\n", ("blocks=1",), ("blocks is 1",)),
+    ("a,0,4,10\n", ("blocks=21",), ("blocks is 21", "1 jobs that count", "blocks=20")),
+    ("".join(f"{k},{k},1,10\n" for k in range(500)), ("blocks=500",),
+     ("blocks is 500", "500 jobs that count", "set blocks=25 or less")),
+    ("a,0,4,10\n", ("~knows.oracle",), ("knows.oracle is missing",)),
+    ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
+     ("learn_minutes needs 20 jobs", "learn_frac")),
+])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, tmp_path, text, words, told):
     path = tmp_path / "jobs.csv"
     path.write_text("job_id,submit_s,num_gpus,duration_s\n" + text)
@@ -175,31 +161,33 @@ def test_what_cannot_be_is_one_message(start, tmp_path, text, words, told):
 
 
 def test_jobs_that_fit_nowhere_stop_it_or_are_left_out(start, tmp_path):
-    path = tmp_path / "jobs.csv"
     rows = ["a,0,4,10,1000", "b,1,4,10,200000", "c,2,3,5,1000", "d,3,1,5,200000"]
-    path.write_text("job_id,submit_s,num_gpus,duration_s,cpu\n" + "\n".join(rows) + "\n")
-    words = ("workload=csv", f"workload.path={path}", "workload.columns.cpu_milli=cpu", *H100, FOUR)
-    outcome = start("advise", *words, "jobs=1")
-    outcome.failed_with(
+    words = (*of_rows(tmp_path, "cpu_milli", rows), *H100, FOUR, "jobs=1")
+    start("advise", *words).failed_with(
         "2 of 4 jobs fit nowhere on h100_rails", "job b: 4 GPUs, each with 200 cores",
         "leave_out=true", "workload.rules.ignore=[demands]",
     )  # fmt: skip
-    kept = start("advise", *words, "jobs=1", "leave_out=true", folder="kept")
+    kept = start("advise", *words, "leave_out=true", folder="kept")
     assert kept.status == 0, kept.err
     assert "left out: 2 jobs that fit nowhere" in kept.out
     assert "2 jobs count, in 2 blocks: intervals over next to single jobs tell little" in kept.err
-    assert set(pd.read_csv(kept.folder / "advice.csv")["jobs"]) == {2}
+    assert set(kept.table("advice.csv")["jobs"]) == {2}
+
+
+def of_rows(folder: Path, column: str, rows: list[str]) -> tuple[str, ...]:
+    """Words for a file of these jobs, the last column as given."""
+    path = folder / "jobs.csv"
+    path.write_text("\n".join([f"job_id,submit_s,num_gpus,duration_s,{column}", *rows, ""]))
+    return "workload=csv", f"workload.path={path}", f"workload.columns.{column}={column}"
 
 
 def test_gangs_above_the_cluster_are_left_out_and_a_load_of_ones_own_is_not_the_past(
     done, tmp_path
 ):
-    path = tmp_path / "jobs.csv"
     rows = ["a,0,4,10,1", "b,1,100,10,2", "c,2,3,5,3", "d,3,1,5,4"]
-    path.write_text("job_id,submit_s,num_gpus,duration_s,waited_s\n" + "\n".join(rows) + "\n")
-    words = ("workload=csv", f"workload.path={path}", "workload.columns.waited_s=waited_s", *SMALL)
-    kept = done("advise", *words, FOUR, "jobs=1", "leave_out=true", "workload.load=0.5")
-    frame = pd.read_csv(kept.folder / "advice.csv")
+    words = (*of_rows(tmp_path, "waited_s", rows), *SMALL, FOUR, "jobs=1")
+    kept = done("advise", *words, "leave_out=true", "workload.load=0.5")
+    frame = kept.table("advice.csv")
     assert set(frame["jobs"]) == {3}
     assert "what_happened" not in set(frame["scheduler"])
     assert "left out: what_happened: workload.load stretches times" in kept.out
@@ -209,7 +197,7 @@ def test_gangs_above_the_cluster_are_left_out_and_a_load_of_ones_own_is_not_the_
 def test_a_policy_of_ones_own_is_judged_on_the_rest_and_plays(done, tmp_path):
     path = jobs_csv(tmp_path / "jobs.csv", 300)
     outcome = done("advise", *words_of(path, *SMALL, FOUR), "jobs=1", "learn_minutes=0.02")
-    table = pd.read_csv(outcome.folder / "advice.csv").set_index("scheduler")
+    table = advice_of(outcome)
     assert {"learned, limit", "learned, oracle"} <= set(table.index)
     assert table["jobs"].nunique() == 1 and 100 < table["jobs"].iloc[0] < 200
     weights = outcome.folder / "learned" / "learned.yaml"

@@ -5,12 +5,12 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import yaml
 
 from tests.scripts.conftest import ROOT, call
 
+X = ("name=x", "workload.path=x.csv")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -25,33 +25,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_file_against_the_generator_that_made_it(done, made):
-    outcome = done(
-        "compare_traces", "workload@real=csv", f"real.path={made}", "workload@generated=venus_like",
-        "draws=2",
-    )  # fmt: skip
-    folder = outcome.folder
-    assert (folder / "likeness.png").read_bytes().startswith(PNG)
-    found = pd.read_csv(folder / "likeness.csv").set_index("feature")
+    words = ("workload@real=csv", f"real.path={made}", "workload@generated=venus_like", "draws=2")
+    outcome = done("compare_traces", *words)
+    assert (outcome.folder / "likeness.png").read_bytes().startswith(PNG)
+    found = outcome.table("likeness.csv").set_index("feature")
     about = found[["real", "generated", "jobs", "draws", "seed"]].drop_duplicates()
     assert about.to_numpy().tolist() == [["csv", "venus_like", 1500, 2, 0]]
     assert found.part.isna().all()
     duration = found.loc["duration (s)"]
-    assert duration.measure == "KS"
-    assert 0 < duration.distance < 0.1
+    assert duration.measure == "KS" and 0 < duration.distance < 0.1
     assert duration.over_floor == pytest.approx(duration.distance / duration.floor)
     assert np.isnan(found.ln_shift["hour of the day"])
-    for feature in found.index:
-        assert feature in outcome.out
+    assert [feature for feature in found.index if feature not in outcome.out] == []
     assert "floor: distance between the first and the second half" in outcome.out
 
 
 def test_a_file_against_itself_is_no_distance(done, made):
-    outcome = done(
-        "compare_traces", f"real.path={made}", "workload@generated=csv", f"generated.path={made}"
-    )
-    found = pd.read_csv(outcome.folder / "likeness.csv")
-    assert set(found.draws) == {1}
-    assert (found.distance.dropna() < 1e-12).all()
+    words = (f"real.path={made}", "workload@generated=csv", f"generated.path={made}")
+    found = done("compare_traces", *words).table("likeness.csv")
+    assert set(found.draws) == {1} and (found.distance.dropna() < 1e-12).all()
 
 
 def test_a_key_of_the_generated_side_is_named_by_its_section(start, made):
@@ -61,10 +53,9 @@ def test_a_key_of_the_generated_side_is_named_by_its_section(start, made):
 
 
 def test_one_part_of_the_real_trace(done, made):
-    outcome = done("compare_traces", f"real.path={made}", "part=train", "draws=1")
-    found = pd.read_csv(outcome.folder / "likeness.csv")
-    assert 200 < found.jobs[0] < 1300
-    assert set(found.part) == {"train"}
+    words = (f"real.path={made}", "part=train", "draws=1")
+    found = done("compare_traces", *words).table("likeness.csv")
+    assert 200 < found.jobs[0] < 1300 and set(found.part) == {"train"}
 
 
 def test_a_fitted_file_composes_and_is_like_its_trace(done, made, tmp_path):
@@ -78,20 +69,18 @@ def test_a_fitted_file_composes_and_is_like_its_trace(done, made, tmp_path):
     )  # fmt: skip
     assert "not fitted: group, limit_s\n" in fitted.err
     assert "1,500 jobs fitted" in fitted.out
-    written = yaml.safe_load(out.read_text())
-    assert written["name"] == "mine_like"
-    assert written["spec"]["vcs"] == 7
+    text = out.read_text()
+    written = yaml.safe_load(text)
+    assert (written["name"], written["spec"]["vcs"]) == ("mine_like", 7)
     assert written["spec"]["outcomes"]["cancelled_slope"] > 0
     assert len(written["spec"]["hour_factors"]) == 24
-    assert out.read_text().startswith("# Generated jobs with the figures of 1,500 jobs of csv")
+    assert text.startswith("# Generated jobs with the figures of 1,500 jobs of csv")
     config = tmp_path / "more" / "workload"
     config.mkdir(parents=True)
-    (config / "mine_like.yaml").write_text(out.read_text())
-    made_again = done(
-        "generate_trace", f"hydra.searchpath=[file://{tmp_path / 'more'}]", "workload=mine_like",
-        "workload.num_jobs=500", folder="again",
-    )  # fmt: skip
-    assert "500 jobs written" in made_again.out
+    (config / "mine_like.yaml").write_text(text)
+    search = f"hydra.searchpath=[file://{tmp_path / 'more'}]"
+    words = (search, "workload=mine_like", "workload.num_jobs=500")
+    assert "500 jobs written" in done("generate_trace", *words, folder="again").out
 
 
 def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_path):
@@ -104,21 +93,19 @@ def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_pat
         for minute in range(0, 60, 2 if day.weekday() == 2 else 15)
     ]
     path.write_text("job_id,submit_time,num_gpus,duration_s\n" + "".join(rows))
-    for at, (words, hour) in enumerate((((), 9), (("first_submit='2020-03-17 00:00'",), 0))):
-        fitted = done(
-            "fit_generator", f"workload.path={path}", "name=x", f"out={tmp_path / 'x.yaml'}",
-            *words, folder=str(at),
-        )  # fmt: skip
-        assert "fitted" in fitted.out
-        spec = yaml.safe_load((tmp_path / "x.yaml").read_text())["spec"]
-        assert spec["hour_factors"].index(max(spec["hour_factors"])) == hour
-        assert spec["weekday_factors"].index(max(spec["weekday_factors"])) == 2
-    done(  # of a window somewhere in the part
-        "fit_generator", f"workload.path={path}", "name=x", f"out={tmp_path / 'x.yaml'}",
-        "part=train", "workload.num_jobs=60", folder="window",
-    )  # fmt: skip
-    spec = yaml.safe_load((tmp_path / "x.yaml").read_text())["spec"]
-    assert spec["hour_factors"][8] < 1.0 < spec["hour_factors"][9]
+    out = tmp_path / "x.yaml"
+
+    def fitted(at: int, *words: str) -> tuple[list[float], list[float]]:
+        given = (f"workload.path={path}", "name=x", f"out={out}", *words)
+        assert "fitted" in done("fit_generator", *given, folder=str(at)).out
+        spec = yaml.safe_load(out.read_text())["spec"]
+        return spec["hour_factors"], spec["weekday_factors"]
+
+    for first, hour in ((), 9), (("first_submit='2020-03-17 00:00'",), 0):
+        hours, weekdays = fitted(hour, *first)
+        assert (int(np.argmax(hours)), int(np.argmax(weekdays))) == (hour, 2)
+    hours, _ = fitted(1, "part=train", "workload.num_jobs=60")  # a window somewhere in the part
+    assert hours[8] < 1.0 < hours[9]
 
 
 @pytest.mark.parametrize(
@@ -130,21 +117,14 @@ def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_pat
         ("compare_traces", ("real.path=x.csv", "draws=0"), ("draws is 0",)),
         ("compare_traces", ("real.path=x.csv", "part=tests"), ("part is 'tests'", "validation")),
         ("compare_traces", ("real.path=x.csv", "real.load=0.5"), ("real.load is 0.5", "null")),
-        (
-            "fit_generator",
-            ("name=x", "workload.path=x.csv", "workload.load=0.5"),
-            ("workload.load is 0.5", "no cluster"),
-        ),
-        (
-            "fit_generator",
-            ("name=x", "workload.path=x.csv", "workload.drop_too_large=true"),
-            ("workload.drop_too_large is True", "leave it false"),
-        ),
+        ("fit_generator", (*X, "workload.load=0.5"), ("workload.load is 0.5", "no cluster")),
+        ("fit_generator", (*X, "workload.drop_too_large=true"),
+         ("workload.drop_too_large is True", "leave it false")),
         ("fit_generator", ("workload.path=x.csv",), ("name",)),
         ("fit_generator", ("name=x", "workload=venus_like"), ("it is generated",)),
-        ("fit_generator", ("name=x", "workload.path=x.csv", "duration_parts=0"), ("parts is 0",)),
+        ("fit_generator", (*X, "duration_parts=0"), ("parts is 0",)),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_one_message(start, program, words, told):
     start(program, *words).failed_with(*told)
 

@@ -1,14 +1,11 @@
 """What compiles is told, once and by the main process alone; what is kept is not."""
 
-import json
 import os
 import pty
 import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "sim.physics.max_min.sort_up"
@@ -89,31 +86,3 @@ def test_on_a_terminal_a_line_and_a_bar_that_goes_away(tmp_path):
     assert re.search(r"compiling +\d+/\d+ functions 0:00:0\d", text)
     assert "launch.terminal" not in text  # no log line beside it
     assert written.rstrip().endswith(b"\x1b[2K")  # what moved is erased
-
-
-def test_a_run_whose_code_is_kept_says_nothing(done, trace):
-    words = ("simulate", "workload=csv", f"workload.path={trace}", "topology=small_leaf_spine")
-    done(*words)
-    assert "compiling" not in done(*words, folder="again").err
-
-
-PLAIN = ("interference=none", "network=none", "topology=small_leaf_spine", "seed=1")
-
-
-def test_python_and_compiled_code_write_the_same_jobs(done):
-    words = ("workload.num_jobs=60", "scheduler=las", "placer=consolidated", *PLAIN)
-    frames, metrics = [], []
-    for compiled in ("true", "false"):
-        folder = done("simulate", *words, f"compiled={compiled}").folder
-        frames.append(pd.read_parquet(folder / "jobs.parquet"))
-        metrics.append(json.loads((folder / "metrics.json").read_text()))
-    pd.testing.assert_frame_equal(*frames)
-    assert metrics[0]["decisions"] == metrics[1]["decisions"] > 0
-    assert metrics[0]["jct_mean_s"] == metrics[1]["jct_mean_s"] > 0
-    assert metrics[0]["decision_ms_mean"] is None
-    assert metrics[1]["decision_ms_mean"] > 0
-
-
-def test_neither_true_nor_false(start):
-    outcome = start("simulate", "compiled=perhaps", *PLAIN)
-    outcome.failed_with("compiled is 'perhaps'", "true or false")

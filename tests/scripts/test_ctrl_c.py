@@ -3,7 +3,6 @@
 import ctypes
 import importlib
 import signal
-import sys
 from contextlib import suppress
 from types import ModuleType
 
@@ -115,8 +114,3 @@ def test_causes_that_go_round_in_a_circle_come_of_nothing():
     assert not ctrl_c.came_of_ctrl_c(first)
     second.__cause__ = KeyboardInterrupt()
     assert ctrl_c.came_of_ctrl_c(first)
-
-
-def test_a_fault_of_the_program_keeps_its_traceback(launch):
-    with pytest.raises(ZeroDivisionError):
-        launch.run_main(lambda: sys.exit(1 // 0))

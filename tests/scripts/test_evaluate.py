@@ -1,6 +1,5 @@
 """`evaluate.py`: paired windows, roles, files, the learned policy, errors."""
 
-import json
 import signal
 import time
 
@@ -11,6 +10,7 @@ from marl.policy.build import build_policy, save_policy
 from tests.marl.trainings import Training, wait_for
 from tests.marl.worlds import RULES, SMALL
 
+OURS = "sjf+consolidated+selective1.2+steal"
 TINY = ("workload.num_jobs=80", "topology=small_leaf_spine", "workload.max_gang=8")
 FEW = (
     "lineup.entries=["
@@ -29,41 +29,40 @@ def policy(tmp_path_factory):
 
 
 def test_every_scheduler_meets_the_same_windows(done):
-    outcome = done(
-        "evaluate", *TINY, FEW, "windows=2", "jobs=2", "ours=sjf+consolidated+selective1.2+steal"
-    )
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    outcome = done("evaluate", *TINY, FEW, "windows=2", "jobs=2", f"ours={OURS}")
+    table = outcome.table()
     assert len(table) == 4 * 2
     assert {tuple(sorted(found)) for _, found in table.groupby("scheduler")["window"]} == {(0, 1)}
     roles = dict(zip(table["scheduler"], table["role"], strict=True))
     assert roles == {
         "lif+least_interference+always+own": "published",
-        "sjf+consolidated+selective1.2+steal": "composite",
+        OURS: "composite",
         "fifo+consolidated+selective1.2+steal": "composite",
         "upper": "global_queue",
     }
     assert dict(zip(table["role"], table["agents"], strict=True))["global_queue"] == 1
     assert set(table["jobs_finished"]) == {48}  # the measured part of 80
-    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
-    paired = jobs.pivot(index=["window", "job_id"], columns="scheduler", values="duration_s")
-    assert (paired.nunique(axis=1) == 1).all()
-    profiles = jobs.pivot(index=["window", "job_id"], columns="scheduler", values="profile")
-    assert (profiles.nunique(axis=1) == 1).all()
+    jobs = outcome.jobs()
+    for drawn in ("duration_s", "profile"):
+        paired = jobs.pivot(index=["window", "job_id"], columns="scheduler", values=drawn)
+        assert (paired.nunique(axis=1) == 1).all()
     assert set(jobs.loc[jobs["scheduler"] == "upper", "home"]) == {0}
     assert set(jobs.loc[jobs["scheduler"] != "upper", "home"]) == {0, 1, 2, 3}
     for name in ("jct_bars.png", "jct_cdf.png", "utilisation_queue.png"):
         assert (outcome.folder / name).read_bytes().startswith(b"\x89PNG")
-    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    page = outcome.text("report.html")
     assert "Use and queue over time" in page and "Job completion times" in page
-    ours = table[table["scheduler"] == "sjf+consolidated+selective1.2+steal"]
-    metrics = json.loads((outcome.folder / "metrics.json").read_text())
-    assert metrics["jct_mean_s"] == pytest.approx(ours["jct_mean_s"].mean())
-    assert (
-        "assumes durations: noisy predictions, sigma 1; models drawn; gangs cut to" in outcome.err
-    )
+    jct_s = table[table["scheduler"] == OURS]["jct_mean_s"].mean()
+    assert outcome.read()["jct_mean_s"] == pytest.approx(jct_s)
+    assert "assumes durations: noisy predictions, sigma 1; models drawn; gangs" in outcome.err
     assert "Assumed: durations: noisy predictions, sigma 1" in outcome.out.replace("\n", " ")
     assert outcome.out.count("4 agents") == 1  # the global queue stands beside the agents
     assert "1 agent," not in outcome.out
+
+    alone = done("evaluate", *TINY, FEW, "windows=1", "jobs=1", folder="alone").table()
+    first, times = table[table["window"] == 0], "jct_mean_s"  # processes do not change results
+    alone, first = (each.set_index("scheduler")[times].to_dict() for each in (alone, first))
+    assert alone == first
 
 
 def test_the_best_is_none_of_those_that_met_fewer_windows(done):
@@ -74,30 +73,27 @@ def test_the_best_is_none_of_those_that_met_fewer_windows(done):
     )
     jobs = ("workload=venus_full_like", "workload.num_jobs=12", "workload.thin=1")
     outcome = done("evaluate", *jobs, "agents.count=1", "jobs=1", "windows=3", entries)
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    table = outcome.table()
     means = table.groupby("scheduler").mean(numeric_only=True)
     fewer, whole = means.loc[["fifo+consolidated", "sjf+consolidated"], "jct_mean_s"]
     assert fewer < whole
     assert "means over windows of sjf+consolidated" in outcome.err
-    ours = table[table["scheduler"] == "sjf+consolidated"]
-    metrics = json.loads((outcome.folder / "metrics.json").read_text())
-    assert ours["jct_failed_mean_s"].isna().any()
-    assert metrics["jct_failed_mean_s"] == pytest.approx(ours["jct_failed_mean_s"].mean())
-    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    failed_s = table[table["scheduler"] == "sjf+consolidated"]["jct_failed_mean_s"]
+    assert failed_s.isna().any()
+    assert outcome.read()["jct_failed_mean_s"] == pytest.approx(failed_s.mean())
+    page = outcome.text("report.html")
     told = "Not on all windows and seeds that others ran: fifo+consolidated (1 of 3)."
-    assert told in page and told in (outcome.folder / "comparison.md").read_text()
+    assert told in page and told in outcome.text()
     assert "fifo+consolidated (1 of 3 windows)" in page  # in the distributions
 
 
 def test_what_ran_with_several_numbers_of_agents_is_not_mixed(done):
-    ours = "sjf+consolidated+selective1.2+steal"
-    outcome = done("evaluate", *TINY, FEW, "windows=2", "agent_counts=[2,4]", f"ours={ours}")
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    outcome = done("evaluate", *TINY, FEW, "windows=2", "agent_counts=[2,4]", f"ours={OURS}")
+    table = outcome.table()
     assert len(table) == (3 * 2 + 1) * 2
-    few = table[(table["scheduler"] == ours) & (table["agents"] == 2)]
-    metrics = json.loads((outcome.folder / "metrics.json").read_text())
-    assert metrics["jct_mean_s"] == pytest.approx(few["jct_mean_s"].mean())
-    assert f"{ours} (2 agents)" in outcome.err  # what metrics.json is about
+    few = table[(table["scheduler"] == OURS) & (table["agents"] == 2)]
+    assert outcome.read()["jct_mean_s"] == pytest.approx(few["jct_mean_s"].mean())
+    assert f"{OURS} (2 agents)" in outcome.err  # what metrics.json is about
     # Whoever is best comes first, windows of one number of agents together.
     keys = list(zip(table["scheduler"], table["agents"], strict=True))
     assert keys[::2] == keys[1::2]
@@ -121,7 +117,7 @@ def test_with_one_agent_entries_that_only_forward_otherwise_are_one(done):
     few = "{role: published, overrides: ['scheduler=fifo'], windows: 1, cells: [0]}"
     entries = f"lineup.entries=[{sjf},{again},{upper},{few}]"
     outcome = done("evaluate", *TINY, "agents.count=1", entries, "windows=2", "jobs=1")
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    table = outcome.table()
     assert table.groupby("scheduler").size().to_dict() == {
         "sjf+consolidated": 2, "fifo+consolidated": 1,
     }  # fmt: skip
@@ -136,7 +132,7 @@ def test_with_one_agent_entries_that_only_forward_otherwise_are_one(done):
 def test_whole_line_ups_play_with_one_agent(done, lineup):
     words = ("workload.num_jobs=40", *TINY[1:], "agents.count=1", f"lineup={lineup}", "windows=1")
     outcome = done("evaluate", *words)
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    table = outcome.table()
     assert table["scheduler"].is_unique and len(table) > 10
     assert "it is left out" in outcome.err
 
@@ -147,7 +143,7 @@ def test_an_entry_may_be_told_other_slow_downs(done):
         "{role: published, overrides: ['scheduler=lif']},"
         "{role: published, name: lif_linear, overrides: ['scheduler=lif', '+belief=linear']}]"
     )
-    table = pd.read_csv(done("evaluate", *TINY, words, "windows=1").folder / "comparison.csv")
+    table = done("evaluate", *TINY, words, "windows=1").table()
     assert dict(zip(table["scheduler"], table["interference_info"], strict=True)) == {
         "lif+least_interference+always+own": "learned",
         "lif_linear": "linear",
@@ -165,41 +161,30 @@ def test_a_short_trace_gives_disjoint_windows_and_says_what_they_are_worth(done,
         "workload.max_gang=8", "topology=small_leaf_spine", "part=all",
     )  # fmt: skip
     here = ("experiment=marl_headline", "checkpoint=null", "agent_counts=null", "jobs=2")
-    ours = "ours=sjf+consolidated+selective1.2+steal"
+    ours = f"ours={OURS}"
     outcome = done("evaluate", *here, *trace, FEW, ours)
     assert "windows is 20, but part 'all' has 4" in outcome.out + outcome.err
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    table = outcome.table()
     assert len(table) == 4 * 4
     assert (table["stretch"] == table["window"] % 2).all()
-    assert "4 windows of 2 stretches †" in (outcome.folder / "comparison.md").read_text()
-    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    assert "4 windows of 2 stretches †" in outcome.text()
+    jobs = outcome.jobs()
     assert (jobs.groupby("job_id")["window"].nunique() == 1).all()  # of one window each
     assert jobs.groupby("window")["job_id"].nunique().tolist() == [36] * 4
     assert set(jobs.groupby(["window", "job_id"]).size()) == {4}  # the same for every scheduler
 
     compared = done("compare", f"sweep={outcome.folder}", ours, folder="compared")
     assert "4 windows of 2 stretches" in compared.out and "effective" in compared.out
-    pd.testing.assert_frame_equal(pd.read_csv(compared.folder / "comparison.csv"), table)
+    pd.testing.assert_frame_equal(compared.table(), table)
 
     one = done(
         "simulate", *trace, "window=3", "workload.windows_from=disjoint", "agents.count=4",
         "agents.skew=0.5", "workload.load=0.9", "workload.min_duration_s=30", "scheduler=sjf",
         "sharing=selective", "forwarding=steal", folder="one",
     )  # fmt: skip
-    same = table[(table["scheduler"] == ours.removeprefix("ours=")) & (table["window"] == 3)]
-    assert json.loads((one.folder / "metrics.json").read_text())["jct_mean_s"] == pytest.approx(
-        same["jct_mean_s"].item()
-    )
-    assert json.loads((one.folder / "record.json").read_text())["stretch"] == 1
-
-
-def test_processes_do_not_change_results(done):
-    times = []
-    for jobs in (1, 2):
-        outcome = done("evaluate", *TINY, FEW, "windows=1", f"jobs={jobs}", folder=f"jobs{jobs}")
-        table = pd.read_csv(outcome.folder / "comparison.csv")
-        times.append(dict(zip(table["scheduler"], table["jct_mean_s"], strict=True)))
-    assert times[0] == times[1]
+    same = table[(table["scheduler"] == OURS) & (table["window"] == 3)]
+    assert one.read()["jct_mean_s"] == pytest.approx(same["jct_mean_s"].item())
+    assert one.read("record.json")["stretch"] == 1
 
 
 @pytest.mark.slow
@@ -207,41 +192,32 @@ def test_the_learned_policy_and_its_untrained_twin(done, policy):
     outcome = done(
         "evaluate", *TINY, FEW, "windows=1", "jobs=1", f"checkpoint={policy}", "untrained=true"
     )
-    table = pd.read_csv(outcome.folder / "comparison.csv").set_index("scheduler")
+    table = outcome.table().set_index("scheduler")
     assert table.loc["marl", ["role", "information", "agents"]].tolist() == ["ours", "predicted", 4]
     assert table.loc["marl_untrained", "role"] == "ablation"
     assert "ours / theirs" in outcome.out
     compared = done("compare", f"sweep={outcome.folder}", folder="compared")
     assert "(ours)" in compared.out
-    pd.testing.assert_frame_equal(
-        pd.read_csv(compared.folder / "comparison.csv").set_index("scheduler"), table
-    )
+    pd.testing.assert_frame_equal(compared.table().set_index("scheduler"), table)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("lineup=dmo",), ("did you mean lineup=demo?",)),
-        (("windows=0",), ("windows is 0",)),
-        (("jobs=0",), ("jobs is 0",)),
-        (("jobs=all",), ("jobs is 'all'",)),
-        (("confidence=95",), ("confidence is 95",)),
-        (("experiment=headlin",), ("did you mean experiment=headline?",)),
-        (("ours=best", FEW), ("ours is 'best'", "fifo+consolidated+selective1.2+steal")),
-        (("part=tset", FEW), ("'tset'", "test")),
-        (("lineup.entries=[{role: best, overrides: ['scheduler=sjf']}]",), ("'best'", "composite")),
-        (("lineup.entries=[{rol: ours, overrides: []}]",), ("lineup.entries[0].rol", "role")),
-        (("lineup.entries=[{role: ours, overrides: ['scheduler=sfj']}]",),
-         ("entries[0]", "scheduler=sjf")),
-        (("lineup.entries=[{role: ours, overrides: 'scheduler=sjf'}]",), ("entries[0]", "list")),
-        (("lineup.entries=[{role: ours, overrides: ['scheduler=[']}]",), ("entries[0]",)),
-        (("lineup.entries=[{role: ours, overrides: ['scheduler=easy']},{role: composite, "
-          "overrides: ['scheduler=easy', 'scheduler.overrun_s=1']}]",),
-         ("entries[0]", "entries[1]")),
-        (("checkpoint=nowhere",), ("nowhere", "policy.json")),
-        (("untrained=true",), ("checkpoint=DIR",)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "told"), [
+    (("lineup=dmo",), ("did you mean lineup=demo?",)),
+    (("windows=0",), ("windows is 0",)),
+    (("jobs=0",), ("jobs is 0",)),
+    (("jobs=all",), ("jobs is 'all'",)),
+    (("confidence=95",), ("confidence is 95",)),
+    (("ours=best", FEW), ("ours is 'best'", "fifo+consolidated+selective1.2+steal")),
+    (("part=tset", FEW), ("'tset'", "test")),
+    (("lineup.entries=[{role: best, overrides: ['scheduler=sjf']}]",), ("'best'", "composite")),
+    (("lineup.entries=[{rol: ours, overrides: []}]",), ("lineup.entries[0].rol", "role")),
+    (("lineup.entries=[{role: ours, overrides: ['scheduler=sfj']}]",),
+     ("entries[0]", "scheduler=sjf")),
+    (("lineup.entries=[{role: ours, overrides: 'scheduler=sjf'}]",), ("entries[0]", "list")),
+    (("lineup.entries=[{role: ours, overrides: ['scheduler=[']}]",), ("entries[0]",)),
+    (("checkpoint=nowhere",), ("nowhere", "policy.json")),
+    (("untrained=true",), ("checkpoint=DIR",)),
+])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, words, told):
     start("evaluate", *TINY, "windows=1", "jobs=1", *words).failed_with(*told)
 
@@ -252,7 +228,7 @@ def test_a_policy_plays_the_same_in_one_process_and_in_three(done, policy):
     one = done("evaluate", *words, "jobs=1", folder="one")
     three = done("evaluate", *words, "jobs=3", folder="three")
     tables = [
-        pd.read_csv(each.folder / "comparison.csv")
+        each.table()
         .sort_values("window", ignore_index=True)
         .drop(columns=["decision_ms_mean", "loop_wall_s"])  # wall time is never the same twice
         for each in (one, three)
@@ -265,8 +241,7 @@ def test_a_wrong_word_leaves_an_older_comparison(start, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "comparison.csv").write_text("old")
     failed = start("evaluate", *TINY, FEW, "windows=1", "jobs=1", "agents.count=99")
-    assert failed.status == 1 and "99" in failed.err
-    assert (failed.folder / "comparison.csv").read_text() == "old"
+    assert (failed.status, failed.text("comparison.csv")) == (1, "old") and "99" in failed.err
 
 
 def test_evaluations_in_other_worlds_are_told_apart(done, start):
@@ -276,10 +251,9 @@ def test_evaluations_in_other_worlds_are_told_apart(done, start):
         entries = "lineup.entries=[{role: composite, overrides: ['scheduler=sjf,fifo']}]"
         words = (*TINY, *words, entries, "windows=2", "jobs=1", "page=false")
         one = done("evaluate", *words, folder=f"worlds/{name}")
-    told = (one.folder / "comparison.md").read_text()
-    assert "communication is free" in told and "servers fail" not in told
+    assert "communication is free" in one.text() and "servers fail" not in one.text()
     both = done("compare", f"sweep={one.folder.parent}", "page=false", folder="both")
-    table = pd.read_csv(both.folder / "comparison.csv")
+    table = both.table()
     assert sorted(set(table["scheduler"].str.partition(" ")[2])) == [
         "[network=max_min outages=failures]", "[network=none]",
     ]  # fmt: skip

@@ -1,8 +1,7 @@
-"""`fit_interference.py`: says what it was fitted on, leaves what runs can use, scores files."""
+"""`fit_interference.py` and `judge_mixes.py`: what they were fitted on, leave, and score."""
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from interference.data_sets import write_csv
@@ -25,8 +24,8 @@ def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
     fitted = done("fit_interference", f"data_dir={empty}", "models=[linear]", "folds=2")
     assert f"GENERATED rows ({empty} holds no measured pairs)" in fitted.out.replace("\n", "")
     assert [name for name in FILES if not (fitted.folder / name).is_file()] == []
-    assert "generated" in (fitted.folder / "model_card.md").read_text()
-    errors = pd.read_csv(fitted.folder / "error_table.csv")
+    assert "generated" in fitted.text("model_card.md")
+    errors = fitted.table("error_table.csv")
     assert set(errors.model) == {"linear"}
     assert "generated/k80, pair" in fitted.out
     assert len(list(fitted.folder.glob("heat_generated_*_pair.png"))) == 3
@@ -39,13 +38,13 @@ def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
 def test_measured_rows_are_named(done, real_data):
     fitted = done("fit_interference", f"data_dir={real_data}", "data_sets=[deepshare]", *QUICK)
     assert f"MEASURED rows from {real_data}: deepshare" in fitted.out
-    assert "Apache-2.0" in (fitted.folder / "model_card.md").read_text()
+    assert "Apache-2.0" in fitted.text("model_card.md")
 
 
 def test_rows_of_ones_own_are_a_data_set(done, tmp_path):
     write_csv(tmp_path, rows_of_world(smooth_norm()), solos_of_world())
     fitted = done("fit_interference", f"data_dir={tmp_path / 'colocation.csv'}", *QUICK)
-    errors = pd.read_csv(fitted.folder / "error_table.csv")
+    errors = fitted.table("error_table.csv")
     assert list(errors.data_set.unique()) == ["made", "made/k", "made/v"]
 
 
@@ -62,7 +61,7 @@ def new_rows(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_file_is_scored_without_folds(done, new_rows):
     folder, path = new_rows
     scored = done("fit_interference", f"data_dir={folder}", f"eval.rows={path}", *QUICK)
-    errors = pd.read_csv(scored.folder / "error_table.csv")
+    errors = scored.table("error_table.csv")
     assert list(errors.data_set.unique()) == ["gavel", "gavel/k80", "gavel/v100"]
     assert set(errors.split) == {"near", "far"}
     assert set(errors.fitted_rows) == {0}
@@ -75,14 +74,14 @@ def test_files_and_folds_together(done, new_rows):
     folder, path = new_rows
     both = f"eval.rows=[{path},{folder / 'colocation' / 'gavel_pairs.csv'}]"
     fitted = done("fit_interference", f"data_dir={folder}", both, "eval.only=false", *QUICK)
-    errors = pd.read_csv(fitted.folder / "error_table.csv").query("data_set == 'gavel'")
+    errors = fitted.table("error_table.csv").query("data_set == 'gavel'")
     assert set(errors.split) == {"pair", "model", "gpu_type", "near", "far", "file"}
     known = errors[errors.split == "file"]
     assert (known.fitted_rows == known.rows).all()
     assert errors.fitted_rows.isna().sum() == 2 * 3
     assert "IN-SAMPLE" in fitted.out
     assert (fitted.folder / "model.json").is_file()
-    card = (fitted.folder / "model_card.md").read_text()  # of held-out folds alone
+    card = fitted.text("model_card.md")  # of held-out folds alone
     assert "| gavel | pair |" in card
     assert not [split for split in ("near", "far", "file") if f"| gavel | {split} |" in card]
 
@@ -99,3 +98,27 @@ def test_files_and_folds_together(done, new_rows):
 )
 def test_what_cannot_be_is_one_message(start, word, told):
     start("fit_interference", word).failed_with(told)
+
+
+@pytest.mark.slow
+def test_models_know_more_of_mixes_than_their_size(done, real_data):
+    few = ("most_rows=1500", "folds=2", "models=[constant,deep_set]")
+    judged = done("judge_mixes", f"data_dir={real_data}", *few)
+    lines = judged.table("mixes.csv")
+    assert set(lines.data_set) == {"miso_mig", "miso_mps"}
+    whole = lines[(lines.data_set == "miso_mps") & (lines.tenants == "all")]
+    mae = whole.set_index("model").mae
+    assert mae["deep_set"] < mae["crowd"] < mae["constant"]
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("most_rows=abc", ("most_rows is 'abc'", "whole number from 1, or null")),
+        ("models=constant", ("models is 'constant'",)),
+        ("models=[constant,nope]", ("no interference model 'nope'",)),
+        ("models=[extra_trees]", ("'extra_trees'; it is a part of learned; use constant",)),
+    ],
+)
+def test_what_cannot_be_is_told_before_any_file_is_read(start, tmp_path, word, told):
+    start("judge_mixes", f"data_dir={tmp_path / 'nowhere'}", word).failed_with(*told)

@@ -18,9 +18,8 @@ def test_the_file_is_read_back_by_simulate(done, tmp_path):
     words = shlex.split(made.out.split("play them with ")[1])
     read = done("simulate", *words, "topology=medium_leaf_spine", folder="read")
     assert "is not read" not in read.out + read.err
-    jobs = pd.read_parquet(read.folder / "jobs.parquet")
-    assert jobs["duration_s"].tolist() == table["duration_s"].tolist()
-    assert jobs["num_gpus"].tolist() == table["num_gpus"].tolist()
+    columns = ["duration_s", "num_gpus"]
+    pd.testing.assert_frame_equal(read.jobs()[columns], table[columns], check_dtype=False)
 
 
 @pytest.mark.parametrize("more", [(), ("workload.rules.gpu_type_names.T4=v100",)])
@@ -34,8 +33,7 @@ def test_gpu_types_are_read_back_by_the_rules_that_they_were_made_for(done, more
     read = done("simulate", *words, *cluster, "estimator=oracle", folder="read")
     direct = done("simulate", *asked, *raw, *cluster, folder="direct")
     columns = ["job_id", "submit_s", "duration_s", "profile", "ran_on", "finish_s"]
-    found, wanted = (pd.read_parquet(run.folder / "jobs.parquet") for run in (read, direct))
-    pd.testing.assert_frame_equal(found[columns], wanted[columns])
+    pd.testing.assert_frame_equal(read.jobs()[columns], direct.jobs()[columns])
 
 
 def test_equal_seeds_give_equal_bytes(done, tmp_path):
@@ -50,11 +48,9 @@ def test_equal_seeds_give_equal_bytes(done, tmp_path):
 
 
 def test_load_and_caps_where_asked(done):
-    outcome = done(
-        "generate_trace", "workload.num_jobs=400", "workload.load=0.7", "gpus=64",
-        "workload.max_gang=8",
-    )  # fmt: skip
-    table = pd.read_csv(outcome.folder / "trace.csv")
+    words = ("workload.num_jobs=400", "workload.load=0.7", "gpus=64", "workload.max_gang=8")
+    outcome = done("generate_trace", *words)
+    table = outcome.table("trace.csv")
     work = (table["num_gpus"] * table["duration_s"]).sum()
     span = table["submit_s"].iloc[-1] - table["submit_s"].iloc[0]
     assert work / (64 * span) == pytest.approx(0.7)

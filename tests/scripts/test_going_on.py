@@ -21,11 +21,34 @@ def record(program: str, *overrides: str) -> SimpleNamespace:
     return SimpleNamespace(program=program, overrides=overrides)
 
 
-def test_a_training_goes_on_in_its_folder(tmp_path: Path):
-    told = going_on(record("train", "seed=3", "resume=old"), tmp_path, ["train.py"])
-    assert told == (
-        f"to go on: python scripts/train.py seed=3 hydra.run.dir={tmp_path} resume=auto"
-    )
+SWEEP = ["scripts/simulate.py", "-m", "seed=1,2"]
+
+
+@pytest.mark.parametrize(("program", "overrides", "argv", "told"), [
+    ("train", ("seed=3", "resume=old"), None,
+     "to go on: python scripts/train.py seed=3 hydra.run.dir=HERE resume=auto"),
+    ("train_topdrl", (), None, "there is no checkpoint yet: start it again"),
+    ("reproduce", ("experiment=league",), None,
+     "to go on: python scripts/reproduce.py experiment=league hydra.run.dir=HERE"),
+    # who began anew goes on without forgetting again
+    ("reproduce", ("fresh=true", "seed=1"), None,
+     "to go on: python scripts/reproduce.py seed=1 hydra.run.dir=HERE"),
+    ("train_worl", ("fresh=true", "seed=1"), None,
+     "to go on: python scripts/train_worl.py seed=1 hydra.run.dir=HERE"),
+    ("simulate", (), SWEEP,
+     "to go on without the points that are finished: python scripts/simulate.py -m seed=1,2"
+     " hydra.sweep.dir=PARENT"),
+    ("simulate", (), None, "simulate keeps nothing half-done: start it again"),
+])  # fmt: skip
+def test_how_a_program_goes_on_is_told(tmp_path: Path, program, overrides, argv, told: str):
+    found = going_on(record(program, *overrides), tmp_path, argv or [f"{program}.py"])
+    assert found == told.replace("HERE", str(tmp_path)).replace("PARENT", str(tmp_path.parent))
+
+
+def test_who_goes_on_from_a_checkpoint_says_which(tmp_path: Path):
+    (tmp_path / "checkpoint").mkdir()
+    told = going_on(record("train_topdrl"), tmp_path, ["train_topdrl.py"])
+    assert told is not None and told.endswith(f"hydra.run.dir={tmp_path} resume={tmp_path}")
 
 
 def test_a_folder_of_odd_signs_survives_shell_and_hydra():
@@ -35,24 +58,6 @@ def test_a_folder_of_odd_signs_survives_shell_and_hydra():
     assert OverridesParser.create().parse_override(word).value() == str(folder)
 
 
-def test_a_program_that_needs_a_checkpoint_says_when_there_is_none(tmp_path: Path):
-    words = record("train_topdrl"), tmp_path, ["train_topdrl.py"]
-    assert going_on(*words) == "there is no checkpoint yet: start it again"
-    (tmp_path / "checkpoint").mkdir()
-    assert going_on(*words).endswith(f"hydra.run.dir={tmp_path} resume={tmp_path}")
-
-
-def test_a_reproduction_goes_on_with_the_same_command(tmp_path: Path):
-    told = going_on(record("reproduce", "experiment=league"), tmp_path, ["reproduce.py"])
-    assert told is not None and "experiment=league" in told and "resume" not in told
-
-
-@pytest.mark.parametrize("program", ["reproduce", "train_worl"])
-def test_who_began_anew_goes_on_without_forgetting_again(tmp_path: Path, program: str):
-    told = going_on(record(program, "fresh=true", "seed=1"), tmp_path, [f"{program}.py"])
-    assert told is not None and "seed=1" in told and "fresh" not in told
-
-
 def test_plans_of_another_setting_are_no_beginning(start: Callable, tmp_path: Path):
     with initialize_config_dir(str(CONF), version_base=None):
         setting = _plan_setting(resolve(compose("train_worl", ["seed=3", "dqn.steps=5"])))
@@ -60,17 +65,6 @@ def test_plans_of_another_setting_are_no_beginning(start: Callable, tmp_path: Pa
     outcome = start("train_worl")
     outcome.failed_with("another setting: seed was 3, is 0;", "fresh=true")
     assert not (outcome.folder / "config.yaml").exists()
-
-
-def test_a_sweep_skips_what_is_finished(tmp_path: Path):
-    argv = ["scripts/simulate.py", "-m", "seed=1,2"]
-    told = going_on(record("simulate"), tmp_path / "0_fifo_csv", argv)
-    assert told is not None and told.endswith(f"hydra.sweep.dir={tmp_path}")
-
-
-def test_what_cannot_go_on_says_so(tmp_path: Path):
-    told = going_on(record("simulate"), tmp_path, ["simulate.py"])
-    assert told == "simulate keeps nothing half-done: start it again"
 
 
 @pytest.mark.parametrize(

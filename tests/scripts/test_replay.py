@@ -45,9 +45,17 @@ def logged(simulated, tmp_path):
     return Path(shutil.copytree(simulated, tmp_path / "logged"))
 
 
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_file()}
+
+
+def told_of(out: str) -> list[list[str]]:
+    """The words of each event that is shown."""
+    return [line.split() for line in out.splitlines() if line.startswith("#")]
+
+
 def test_everything_that_was_asked_for_is_there(logged):
-    names = {path.name for path in logged.iterdir() if path.is_file()}
-    assert names == {
+    assert files(logged) == {
         "config.yaml", "decisions.parquet", "events.parquet", "gantt.png", "heatmap.png",
         "jobs.parquet", "metrics.json", "record.json", "report.html", "servers.parquet",
         "simulate.log", "timeline.parquet", "trace.json.gz", "utilisation_queue.png",
@@ -72,12 +80,12 @@ def test_the_whole_log(done, logged):
 
 
 def test_some_of_it(done, logged):
-    outcome = done("replay", f"path={logged}", "job=b", "heatmap=false")
-    kinds = [line.split()[2] for line in outcome.out.splitlines() if line.startswith("#")]
-    assert kinds == ["arrival", "start", "finish"]
-    outcome = done("replay", f"path={logged}", "from_s=2", "to_s=12", "every=2", "heatmap=false")
-    numbers = [line.split()[0] for line in outcome.out.splitlines() if line.startswith("#")]
-    assert numbers == ["#4", "#6", "#8"]
+    words = ("replay", f"path={logged}", "heatmap=false")
+    assert [event[2] for event in told_of(done(*words, "job=b").out)] == [
+        "arrival", "start", "finish",
+    ]  # fmt: skip
+    some = told_of(done(*words, "from_s=2", "to_s=12", "every=2").out)
+    assert [event[0] for event in some] == ["#4", "#6", "#8"]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])  # noticed at the end, or by the first print
@@ -126,9 +134,9 @@ def test_missing_and_broken_files_come_with_the_fix(logged, name):
 
 def test_an_inconsistent_log_is_told_with_its_event(start, logged):
     events = pd.read_parquet(logged / "events.parquet")
-    events.loc[events["kind"] == "finish", "kind"] = "forward"
+    number = int(events.index[events["kind"] == "finish"][0])
+    events["kind"] = events["kind"].replace("finish", "forward")
     events.to_parquet(logged / "events.parquet", index=False)
-    number = int(events.index[events["kind"] == "forward"][0])
     outcome = start("replay", f"path={logged}", "heatmap=false")
     outcome.failed_with(f"event {number}", "forward of job c", "running, not waiting")
     assert f"#{number - 1} " in outcome.out  # what was right is shown
@@ -184,24 +192,25 @@ def press(keys: str, *words: str) -> str:
 
 def test_keys_walk_forth_and_back(logged):
     out = press("nnpxq", f"path={logged}", "heatmap=false")
-    numbers = [line.split()[0] for line in out.splitlines() if line.startswith("#")]
-    assert numbers == ["#0", "#1", "#2", "#1"]
+    assert [event[0] for event in told_of(out)] == ["#0", "#1", "#2", "#1"]
     assert "2/12: n next, p previous, q quit" in out
     assert "consistent" in out  # the rest is checked all the same
 
 
-def test_wishes_of_simulate_are_checked_before_it_runs(start, trace):
-    start("simulate", *SMALL, f"workload.path={trace}", "figures=[gant]").failed_with(
-        "figures has 'gant'", "gantt"
-    )
-    start("simulate", *SMALL, f"workload.path={trace}", "figure_at_s=noon").failed_with("noon")
-    start("simulate", *SMALL, f"workload.path={trace}", "figure_at_s=5").failed_with(
-        "figure_at_s is 5, but no heat map is drawn", "figures=[heatmap]"
-    )
-    start("simulate", *SMALL, f"workload.path={trace}", "perfetto=1").failed_with("perfetto is 1")
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ("figures=[gant]", ("figures has 'gant'", "gantt")),
+        ("figure_at_s=noon", ("noon",)),
+        ("figure_at_s=5", ("figure_at_s is 5, but no heat map is drawn", "figures=[heatmap]")),
+        ("perfetto=1", ("perfetto is 1",)),
+    ],
+)
+def test_wishes_of_simulate_are_checked_before_it_runs(start, trace, wish: str, told):
+    start("simulate", *SMALL, f"workload.path={trace}", wish).failed_with(*told)
 
 
 def test_files_of_an_earlier_run_are_removed(done, trace, logged):
     done("simulate", *SMALL, f"workload.path={trace}", folder="logged")
-    names = {path.name for path in logged.iterdir() if path.is_file()}
-    assert names & {"events.parquet", "trace.json.gz", "gantt.png", "decisions.parquet"} == set()
+    earlier = {"events.parquet", "trace.json.gz", "gantt.png", "decisions.parquet"}
+    assert not files(logged) & earlier

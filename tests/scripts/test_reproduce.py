@@ -1,10 +1,7 @@
 """`reproduce.py` and `tune_baselines.py`: cells, resuming, limits of entries, files, errors."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -15,9 +12,9 @@ from gpuyard.evaluation.lineup import Contender
 from gpuyard.evaluation.task import Task
 from gpuyard.reproduction.runs import read_part
 from sim.files import Labels
+from tests.forking import run_program
 from tests.marl.trainings import Training, wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("experiment=league", "debug=quick")
 ONE = (*QUICK, "reproduce.cells=[[]]")  # entries are told of once all cells are composed
 FEW = (
@@ -41,30 +38,30 @@ def test_the_league_in_small_and_again(done):
     outcome = done("reproduce", *QUICK, FEW, "jobs=2")
     left = {path.name for path in outcome.folder.iterdir()}
     assert left >= RESULTS
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    table = outcome.table()
     # 2 cells x 2 windows x 3, and fifo once; topologies that `quick` makes equal are one cell
     assert len(table) == 13
     assert set(table["workload"]) == {"venus_like", "philly_like"}
     assert set(table["topology"]) == {"small_leaf_spine"}
     assert set(table["jobs_finished"]) == {48}
-    league = pd.read_csv(outcome.folder / "league.csv").set_index("scheduler")
+    league = outcome.table("league.csv").set_index("scheduler")
     assert league.loc["upper", ["information", "agents", "runs"]].tolist() == ["oracle", 1, 4]
     assert league.loc["fifo+consolidated+own", ["fewer_runs", "runs"]].tolist() == [1, 1]
-    ranks = pd.read_csv(outcome.folder / "ranks.csv")
+    ranks = outcome.table("ranks.csv")
     assert set(ranks["scheduler"]) == set(league.index) - {"fifo+consolidated+own"}
     assert ranks["mean_rank"].sum() == pytest.approx(6.0)  # 1 + 2 + 3
     assert set(ranks["blocks"]) == {4}  # two traces, two windows
-    assert "fifo+consolidated+own †" in (outcome.folder / "league.md").read_text()
+    assert "fifo+consolidated+own †" in outcome.text("league.md")
     few = "Not on all windows and seeds that others ran: fifo+consolidated+own (1 of 2)."
-    assert few in (outcome.folder / "comparison.md").read_text()
-    curves = json.loads((outcome.folder / "curves.json").read_text())
+    assert few in outcome.text()
+    curves = outcome.read("curves.json")
     assert len(curves) == 2  # cells
     first = {each["name"]: each for each in curves[0]["curves"]}
     assert first["upper, one queue"]["windows"] == 2
     assert first["fifo+consolidated+own"]["windows"] == 1
     assert all(len(each["jct_s"]) == 100 * each["windows"] for each in first.values())
     assert all(len(each["queue_jobs"]) == 100 for each in first.values())
-    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    page = outcome.text("report.html")
     assert f"Job completion times: {curves[0]['title']}" in page
     assert "fifo+consolidated+own (1 of 2 windows)" in page
     assert f"Use and queue over time: {curves[1]['title']}" in page
@@ -76,7 +73,7 @@ def test_the_league_in_small_and_again(done):
     assert parts(outcome.folder) == before
     assert "| smallest_gang+consolidated+steal | " in told.read_text()
     assert "13 runs, 13 of them done before" in again.err
-    pd.testing.assert_frame_equal(pd.read_csv(again.folder / "comparison.csv"), table)
+    pd.testing.assert_frame_equal(again.table(), table)
 
 
 @pytest.mark.slow
@@ -93,13 +90,12 @@ def test_runs_that_fail_do_not_end_the_others(start, done):
     words = [*QUICK, FEW, "most_cells=1", "jobs=1", "workload.max_gang=64"]
     outcome = start("reproduce", *words)
     outcome.failed_with("5 of 7 runs failed", "failures.txt", "failed=skip")
-    told = (outcome.folder / "failures.txt").read_text()
+    told = outcome.text("failures.txt")
     assert "fits none of the 4 partitions" in told and "window 1" in told
     rest = done("reproduce", *words, "failed=skip")
-    assert set(pd.read_csv(rest.folder / "league.csv")["scheduler"]) == {"upper"}
+    assert set(rest.table("league.csv")["scheduler"]) == {"upper"}
     for name in ("league.md", "comparison.md"):
-        text = (rest.folder / name).read_text()
-        assert "5 of 7 runs failed and are in no table: failures.txt." in text
+        assert "5 of 7 runs failed and are in no table: failures.txt." in rest.text(name)
 
 
 @pytest.mark.slow
@@ -116,9 +112,8 @@ def test_a_killed_run_goes_on_where_it_was(done, tmp_path):
     outcome = done("reproduce", *words)
     assert f"145 runs, {len(first)} of them done before" in outcome.err
     whole = parts(folder)
-    assert len(whole) == 145
-    assert {name: whole[name] for name in first} == first  # none was made again
-    assert len(pd.read_csv(folder / "comparison.csv")) == 145
+    assert len(whole) == len(outcome.table()) == 145
+    assert first.items() <= whole.items()  # none was made again
 
 
 def test_cells_that_differ_in_anything_else_are_told_apart(done):
@@ -128,49 +123,38 @@ def test_cells_that_differ_in_anything_else_are_told_apart(done):
         "reproduce.paper=[{what: JCT, scheduler: sjf+consolidated+steal, against: upper,"
         " metric: jct_mean_s, claim: 0.69}]",
     )  # fmt: skip
-    table = pd.read_csv(outcome.folder / "comparison.csv")
-    assert set(table["workload"]) == {
-        "venus_like [estimator.sigma=0.0]", "venus_like [estimator.sigma=2.0]"
-    }  # fmt: skip
-    claims = pd.read_csv(outcome.folder / "paper.csv")
-    assert claims["cell"].tolist() == ["all", "estimator.sigma=0.0", "estimator.sigma=2.0"]
-    assert set(claims["claim"]) == {0.69}
-    assert "69" in (outcome.folder / "paper.md").read_text()
+    sigmas = ["estimator.sigma=0.0", "estimator.sigma=2.0"]
+    assert set(outcome.table()["workload"]) == {f"venus_like [{each}]" for each in sigmas}
+    claims = outcome.table("paper.csv")
+    assert claims["cell"].tolist() == ["all", *sigmas]
+    assert set(claims["claim"]) == {0.69} and "69" in outcome.text("paper.md")
 
 
 def test_the_list_names_every_experiment_with_the_node():
-    listed = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "reproduce.py")],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=60,
-    )  # fmt: skip
+    listed = run_program(["scripts/reproduce.py"])
     assert listed.returncode == 0, listed.stderr
     names = [line.split()[0] for line in listed.stdout.splitlines()]
     assert "league" in names and "headline" not in names
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("experiment=headline",), ("headline has no node `reproduce`", "league")),
-        (("experiment=leage",), ("did you mean experiment=league?",)),
-        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=nobody,sjff']},"
-          "{role: published, overrides: ['scheduler=fifo', 'placer=nowhere']}]"),
-         ("entries[0] needs scheduler=nobody, scheduler=sjff", "did you mean sjf",
-          "entries[1] needs placer=nowhere", "missing=skip")),
-        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], windows: 0}]"),
-         ("entries[0].windows is 0",)),
-        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], cells: 3}]"),
-         ("entries[0].cells is 3",)),
-        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], name: a},"
-          "{role: published, overrides: ['scheduler=sjf'], name: a}]"),
-         ("entries[0]", "entries[1]", "same scheduler a")),
-        ((*QUICK, FEW, "jobs=0"), ("jobs is 0",)),
-        ((*QUICK, FEW, "failed=never"), ("failed is 'never'",)),
-        ((*QUICK, FEW, "most_cells=0"), ("most_cells is 0",)),
-        ((*QUICK, FEW, "reproduce.cells=[3]"), ("cells[0] is 3",)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "told"), [
+    (("experiment=headline",), ("headline has no node `reproduce`", "league")),
+    ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=nobody,sjff']},"
+      "{role: published, overrides: ['scheduler=fifo', 'placer=nowhere']}]"),
+     ("entries[0] needs scheduler=nobody, scheduler=sjff", "did you mean sjf",
+      "entries[1] needs placer=nowhere", "missing=skip")),
+    ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], windows: 0}]"),
+     ("entries[0].windows is 0",)),
+    ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], cells: 3}]"),
+     ("entries[0].cells is 3",)),
+    ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], name: a},"
+      "{role: published, overrides: ['scheduler=sjf'], name: a}]"),
+     ("entries[0]", "entries[1]", "same scheduler a")),
+    ((*QUICK, FEW, "jobs=0"), ("jobs is 0",)),
+    ((*QUICK, FEW, "failed=never"), ("failed is 'never'",)),
+    ((*QUICK, FEW, "most_cells=0"), ("most_cells is 0",)),
+    ((*QUICK, FEW, "reproduce.cells=[3]"), ("cells[0] is 3",)),
+])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, words, told):
     start("reproduce", *words).failed_with(*told)
 
@@ -191,11 +175,11 @@ def test_runs_of_earlier_versions_are_of_the_part_that_is_asked_for(tmp_path):
 
 @pytest.mark.slow
 def test_a_broken_part_is_named(start, done):
-    outcome = done("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1")
-    path = sorted((outcome.folder / "parts").iterdir())[0]
+    words = ("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1")
+    path = sorted((done(*words).folder / "parts").iterdir())[0]
     path.write_text("{")
-    start("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1").failed_with(path.name)
-    assert done("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1", "fresh=true")
+    start(*words).failed_with(path.name)
+    done(*words, "fresh=true")
     assert json.loads(path.read_text())["labels"]["window"] == 0
 
 
@@ -205,17 +189,15 @@ def test_tuning_names_the_best_setting(done):
         "lineup.entries=[{role: reference, name: las, agents: 1,"
         " overrides: ['scheduler=las', 'scheduler.quantum_gpu_s=60,3600']}]",
     )  # fmt: skip
-    table = pd.read_csv(outcome.folder / "tuned.csv")
+    table = outcome.table("tuned.csv")
     assert table["baseline"].tolist() == ["las", "las"]
     assert set(table["setting"]) == {"quantum_gpu_s=60", "quantum_gpu_s=3600"}
     assert table["best"].tolist() == [1, 0] and table["ratio"].is_monotonic_increasing
     assert table["runs"].tolist() == [2, 2]
-    told = (outcome.folder / "tuned.md").read_text()
-    assert "Settings of each baseline, validation windows" in told
+    assert "Settings of each baseline, validation windows" in outcome.text("tuned.md")
 
 
 def test_quick_serves_an_evaluation_too(done):
-    outcome = done("evaluate", "experiment=headline", "+debug=quick", FEW.replace(
-        ", windows: 1, cells: [0]", ""), "jobs=1")  # fmt: skip
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    few = FEW.replace(", windows: 1, cells: [0]", "")
+    table = done("evaluate", "experiment=headline", "+debug=quick", few, "jobs=1").table()
     assert len(table) == 4 * 2 and set(table["topology"]) == {"small_leaf_spine"}

@@ -1,16 +1,24 @@
-"""`reproduce.py experiment=learn_climb`: a row a seed, an interval over seeds, and going on."""
+"""`reproduce.py experiment=learn_climb`: a row a seed, an interval over seeds, and going on.
+
+And what counts as one piece of evidence in its tables and those of `tune_baselines`.
+"""
 
 import csv
 import json
+import math
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpuyard.reproduction.learning import Learned, _rows
+from gpuyard.reproduction.tune_baselines import tuning_rows
 from sim.report.job_times import mean_interval
+from sim.report.league import LeagueRun
 from tests.marl.trainings import Training, wait_for
+from tests.report.conftest import row
 
 SMALL = ["agents.count=4", "minutes=null", "pairs=6", "validation_windows=2", "standard_windows=1",
          "held_out.windows=3"]  # fmt: skip
@@ -124,3 +132,28 @@ def test_other_words_begin_anew(done):
 )
 def test_what_cannot_be_is_one_message(start, word: str, told: str):
     start("reproduce", *QUICK, word).failed_with(told)
+
+
+def test_cells_that_play_the_same_jobs_are_one_run_of_a_setting():
+    ratios = {0: 1.1, 1: 1.2, 2: 1.3}
+    runs = [
+        LeagueRun(f"load {load}", "w", row(name, factor * load * (window + 1), window=window))
+        for load in (0.9, 1.1)
+        for window, ratio in ratios.items()
+        for name, factor in (("las@best", 1.0), ("las@default", ratio))
+    ]
+    best, default = tuning_rows(runs, between="@", confidence=0.95)
+    assert (best["setting"], best["best"], default["runs"]) == ("best", 1, 6)
+    logs = mean_interval(np.log(list(ratios.values())), 0.95)  # of three windows, not of six runs
+    assert default["ratio"] == pytest.approx(math.exp(logs.centre))
+    assert default["ratio_high"] == pytest.approx(math.exp(logs.high))
+
+
+def test_arms_that_were_held_against_other_windows_have_no_ratio():
+    def learned(first: int) -> Learned:
+        held: dict[str, Any] = {"part": "validation", "first": first, "windows": 2}
+        return Learned("arm", 0, Path(), "zero", "look_ahead",
+                       {"held_out": held | {"ln_mean_jct_s": [1.0, 2.0]}})  # fmt: skip
+
+    assert learned(0).ratio_to(learned(0)).centre == 1.0
+    assert math.isnan(learned(0).ratio_to(learned(1000)).centre)

@@ -23,17 +23,13 @@ LINEAR = "{role: linear_score, name: linear_score, overrides: ['scheduler=linear
 SMALL = ("topology=small_leaf_spine", "workload.num_jobs=80", "workload.max_gang=8", "jobs=1")
 
 
-def write_policy(folder, seed):
-    save_policy(folder, build_policy(SPEC, seed), SPEC, RULES)
-    return folder
-
-
 @pytest.fixture
 def policy(tmp_path):
     """A policy folder with fresh weights."""
     folder = tmp_path / "policy"
     folder.mkdir()
-    return write_policy(folder, 4)
+    save_policy(folder, build_policy(SPEC, 4), SPEC, RULES)
+    return folder
 
 
 def stored(folder, scheduler="marl"):
@@ -54,9 +50,9 @@ def test_windows_of_a_policy_are_stored_singly_and_only_missing_ones_are_played(
     assert "3 runs, 2 of them done before" in done("reproduce", *words, "windows=3").err
     three = stored(first.folder)  # window 2 was played alone, the others were left as they are
     assert two.items() <= three.items() and len(three) == 3
-    assert set(pd.read_csv(first.folder / "comparison.csv")["role"]) == {"ours"}
+    assert set(first.table()["role"]) == {"ours"}
 
-    write_policy(policy, 5)  # trained anew: as large as before, another one
+    save_policy(policy, build_policy(SPEC, 5), SPEC, RULES)  # as large as before, another one
     assert "3 runs, 0 of them done before" in done("reproduce", *words, "windows=3").err
 
 
@@ -68,8 +64,7 @@ def test_a_window_that_fails_is_named_and_the_others_are_kept(start, policy):
              "reproduce.picked_on=null")  # fmt: skip
     outcome = start("reproduce", *words)
     outcome.failed_with("1 of 3 runs failed", "checkpoint, 2 agents,", "test window 1")
-    told = (outcome.folder / "failures.txt").read_text()
-    assert "fits none of the 2 partitions" in told
+    assert "fits none of the 2 partitions" in outcome.text("failures.txt")
     assert {window for _, window in stored(outcome.folder)} == {0, 2}
 
 
@@ -79,7 +74,7 @@ def test_the_headline_in_small(done, policy):
         "reproduce", "experiment=marl_headline_full", "debug=quick", f"checkpoint={policy}",
         f"lineup.entries=[{RIVALS},{LINEAR}]", "agent_counts=[2,4]", "jobs=1",
     )  # fmt: skip
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    table = outcome.table()
     # two loads, two windows: the policy, 4 compositions and the score with 2 and 4 agents; a queue
     assert len(table) == 2 * 2 * (6 * 2 + 1)
     # for the choice as many windows again of the compositions and the queue
@@ -99,7 +94,7 @@ def test_the_headline_in_small(done, policy):
         routed = cell[cell["against"] == "best routed at arrival"]["scheduler"]
         assert len(routed) == 2 and routed.str.endswith("+least_loaded").all()
     assert "best composite" in outcome.out and "linear score" in outcome.out
-    assert "ours / theirs" in (outcome.folder / "comparison.md").read_text()
+    assert "ours / theirs" in outcome.text()
 
 
 def test_of_a_short_trace_all_windows_are_played_and_told_by_stretch(done, tmp_path):
@@ -116,20 +111,19 @@ def test_of_a_short_trace_all_windows_are_played_and_told_by_stretch(done, tmp_p
     # 70 jobs of the file are test, which is 3 stretches of 2 windows; 30 are validation
     assert "windows is 40, but part 'test' has 6" in outcome.err
     assert "windows is 8, but part 'validation' has 2" in outcome.err
-    table = pd.read_csv(outcome.folder / "comparison.csv")
+    table = outcome.table()
     assert len(table) == 6 * 3 and set(table["stretch"]) == {0, 1, 2}
     assert len(list((outcome.folder / "parts").iterdir())) == 6 * 3 + 2 * 2
-    found = pd.read_csv(outcome.folder / "headline.csv")
+    found = outcome.table("headline.csv")
     assert set(found["windows"]) == {6} and set(found["stretches"]) == {3}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["marl_topologies", "marl_philly", "marl_tables", "marl_zero_shot"]
-)
+@pytest.mark.parametrize("name", ["topologies", "philly", "tables", "zero_shot"])
 def test_experiments_of_the_shipped_policy_run(done, name):
-    outcome = done("reproduce", f"experiment={name}", "debug=quick", "windows=1", "most_cells=1")
-    found = pd.read_csv(outcome.folder / "headline.csv")
+    few = ("debug=quick", "windows=1", "most_cells=1")
+    outcome = done("reproduce", f"experiment=marl_{name}", *few)
+    found = outcome.table("headline.csv")
     assert set(found["against"]) >= {"ours", "best composite", "best global queue", "linear score"}
 
 
@@ -148,11 +142,9 @@ def test_what_cannot_be_is_one_message(start, words, told):
 
 
 def test_the_full_line_up_holds_the_whole_grid():
-    def entries(name):
-        return yaml.safe_load((CONF / "lineup" / f"{name}.yaml").read_text())["entries"]
-
-    whole = entries("marl_headline_full")
-    assert [entry for entry in entries("headline_grid") if entry not in whole] == []
+    whole, grid = (yaml.safe_load((CONF / "lineup" / f"{name}.yaml").read_text())["entries"]
+                   for name in ("marl_headline_full", "headline_grid"))  # fmt: skip
+    assert [entry for entry in grid if entry not in whole] == []
 
 
 def test_every_rule_of_forwarding_routes_at_arrival_or_steals():

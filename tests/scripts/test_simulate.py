@@ -1,7 +1,6 @@
 """`simulate.py`: defaults, files, errors, sweeps."""
 
 import fcntl
-import json
 import os
 from pathlib import Path
 
@@ -21,19 +20,17 @@ def csv(trace) -> tuple[str, ...]:
 def test_a_whole_trace_with_the_defaults(done, trace):
     """8 GPUs: a and b side by side till 10 and 11, c (8 GPUs, 0 s) at 11, d at 30 till 35."""
     outcome = done("simulate", *csv(trace), *ONE_SERVER, "log_decisions=true", "seed=5")
-    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    jobs = outcome.jobs()
     assert jobs["finish_s"].tolist() == [10.0, 11.0, 11.0, 35.0]
     assert jobs["measured"].all()
-    metrics = json.loads((outcome.folder / "metrics.json").read_text())
-    assert metrics.pop("decides") == "compiled"
-    assert metrics["jobs_finished"] == 4
+    metrics, record = outcome.read(), outcome.read("record.json")
+    assert (metrics.pop("decides"), metrics["jobs_finished"]) == ("compiled", 4)
     assert metrics["jct_mean_s"] == (10 + 10 + 9 + 5) / 4
     assert all(value is None or isinstance(value, int | float) for value in metrics.values())
-    record = json.loads((outcome.folder / "record.json").read_text())
     assert (record["scheduler"], record["agents"], record["seed"]) == ("fifo+consolidated", 1, 5)
     assert (record["load"], record["physics"], record["role"]) == (None, "none", "published")
     assert record["versions"]["numba"]
-    config = yaml.safe_load((outcome.folder / "config.yaml").read_text())
+    config = yaml.safe_load(outcome.text("config.yaml"))
     assert config["sharing"]["_target_"].endswith("NoSharing")
     caps = ("max_gang", "min_duration_s", "max_duration_s", "load", "thin", "num_jobs")
     assert [config["workload"][key] for key in caps] == [None] * len(caps)
@@ -43,6 +40,10 @@ def test_a_whole_trace_with_the_defaults(done, trace):
     assert set(orders["order"]) == {"start"}
     assert orders["gpus"].map(len).tolist() == [4, 4, 8, 1]
     assert (outcome.folder / "simulate.log").is_file()
+
+    again = done("simulate", *csv(trace), *ONE_SERVER, "seed=5", "compiled=false", folder="again")
+    assert again.read()["decision_ms_mean"] > 0 and "compiling" not in again.err
+    pd.testing.assert_frame_equal(again.jobs(), jobs)
 
 
 def test_a_folder_that_another_run_writes_to_is_refused_until_that_ends(start, tmp_path):
@@ -61,39 +62,32 @@ def test_a_folder_that_another_run_writes_to_is_refused_until_that_ends(start, t
 def test_words_that_change_nothing_beside_others_are_told(done):
     words = ("max_tenants=1", "sharing=always", "checkpoint_s=30", "preempt_saves=false")
     outcome = done("simulate", "scheduler=sjf", "workload.num_jobs=20", *words)
-    told = [line for line in outcome.err.splitlines() if "changes nothing" in line]
-    assert [word for word in words if any(f"{word} changes" in line for line in told)] == [
-        *words[1:3]
-    ]
+    told = [word for word in words if f"{word} changes nothing" in outcome.err]
+    assert told == list(words[1:3])
 
 
 def test_a_cluster_of_today_runs_with_physics_and_says_what_it_assumes(done):
     fabric = "topology.oversubscription=8"
-    outcome = done(
-        "simulate", "topology=h100_rails", fabric, "scheduler=sjf", "workload.num_jobs=60"
-    )
+    words = ("topology=h100_rails", fabric, "scheduler=sjf", "workload.num_jobs=60")
+    outcome = done("simulate", *words)
     assert f"{fabric} changes no time: network=alpha_beta" in outcome.err
     assert "changes nothing" not in outcome.err
     line = "h100: a100's profile x 1.9 (assumed); in 80 GiB any two jobs fit"
     assert line in outcome.out and line in outcome.err
-    record = json.loads((outcome.folder / "record.json").read_text())
-    assert line in record["assumed"]
-    assert json.loads((outcome.folder / "metrics.json").read_text())["jobs_finished"] == 60
-    compared = done("compare", f"sweep={outcome.folder}", folder="compared")
-    assert line in (compared.folder / "comparison.md").read_text()
+    assert line in outcome.read("record.json")["assumed"]
+    assert outcome.read()["jobs_finished"] == 60
+    assert line in done("compare", f"sweep={outcome.folder}", folder="compared").text()
 
 
 def test_a_forest_described_before_it_had_all_its_keys_is_as_it_was(done, trace):
-    outcome = done(
-        "simulate", *csv(trace), "scheduler=sjf", "estimator=random_forest", "~estimator.gittins"
-    )
-    assert "by a random forest on finished jobs (gittins: False)" in outcome.out
+    words = ("scheduler=sjf", "estimator=random_forest", "~estimator.gittins")
+    told = "by a random forest on finished jobs (gittins: False)"
+    assert told in done("simulate", *csv(trace), *words).out
 
 
 def test_a_run_says_in_one_line_what_it_takes_for_granted(done, trace):
-    outcome = done(
-        "simulate", *csv(trace), "scheduler=sjf", "agents.count=3", "workload.max_gang=4"
-    )
+    words = ("scheduler=sjf", "agents.count=3", "workload.max_gang=4")
+    outcome = done("simulate", *csv(trace), *words)
     line = (
         "assumes durations: noisy predictions, sigma 1; models drawn; gangs cut to 4 GPUs; "
         "3 partitions of unequal size: 48, 40, 40 GPUs; physics on (shipped); load as it comes"
@@ -106,16 +100,15 @@ def test_a_run_says_in_one_line_what_it_takes_for_granted(done, trace):
     ) in plain.out
 
 
-def test_a_load_in_percent_is_told(done, trace):
-    outcome = done("simulate", *csv(trace), *PLAIN, "workload.load=90")
+def test_the_table_has_whole_counts_hours_and_no_nan_and_a_load_in_percent_is_told(done, trace):
+    hour = ("workload.min_duration_s=3600", "workload.load=90")
+    outcome = done("simulate", *csv(trace), *ONE_SERVER, *hour)
     assert "jobs ask for 90 times the GPUs there are (0.9: for 90 % of them)" in outcome.out
-
-
-def test_the_table_has_whole_counts_hours_and_no_nan(done, trace):
-    outcome = done("simulate", *csv(trace), *ONE_SERVER, "workload.min_duration_s=3600")
     table = dict(line.split(maxsplit=1) for line in outcome.out.splitlines() if line[:2] == "  ")
     assert table["jobs_finished"] == "4"
-    assert table["jct_p50_s"].split() == ["5,399.5", "1.50", "h"]
+    seconds, hours, unit = table["jct_p50_s"].split()
+    assert float(seconds.replace(",", "")) == pytest.approx(3600 * float(hours), rel=0.01)
+    assert "," in seconds and (hours[-3], unit) == (".", "h")
     assert table["decision_ms_mean"] == "-  (compiled: not timed one by one)"
     assert "nan" not in outcome.out
 
@@ -129,8 +122,7 @@ def test_fairness_between_users_that_nobody_names_is_a_warning(done, trace):
 
 def test_any_type_runs_without_physics(done, trace):
     outcome = done("simulate", *csv(trace), *ONE_SERVER, "topology.gpu_types=[abacus]")
-    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
-    assert jobs["finish_s"].tolist() == [10.0, 11.0, 11.0, 35.0]
+    assert outcome.jobs()["finish_s"].tolist() == [10.0, 11.0, 11.0, 35.0]
     assert "abacus: k80's profile x 1 (physics is off)" in outcome.out
 
 
@@ -156,59 +148,53 @@ def test_a_type_named_in_an_own_configuration_is_told_with_its_line(start, trace
 
 def test_a_window_of_a_part_counts_its_middle_only(done):
     outcome = done("simulate", "part=test", "window=3", "workload.num_jobs=100", *PLAIN)
-    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    jobs = outcome.jobs()
     assert (len(jobs), int(jobs["measured"].sum())) == (100, 60)
-    assert json.loads((outcome.folder / "record.json").read_text())["window"] == 3
+    assert outcome.read("record.json")["window"] == 3
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("workload.colums=1",), ("workload.columns",)),
-        (("max_tenants=1000000000",), ("max_tenants is 1000000000", "from 1 to 1000")),
-        (("gpu_oversubscription=1e18",), ("gpu_oversubscription is 1e+18", "null, or from 1 to")),
-        (("max_tenants=none",), ("max_tenants is 'none'", "whole number from 1")),
-        (("topology.servers=0",), ("topology.servers is 0",)),
-        (("reference_gpu=a101",), ("reference_gpu is 'a101'", "p100", "+gpus.a101.like")),
-        (("topology.gpu_types=[h1000]", "network=alpha_beta"),
-         ("topology.gpu_types=[h1000] (command line)", "mean 'h100'?", "+gpus.h1000.speed")),
-        (("gpus.h100.speed=-1",), ("gpus.h100.speed is -1",)),
-        (("window=2",), ("window is 2", "part=test")),
-        (("placer=null",), ("placer=null", "consolidated, delay", "leave it out")),
-        (("belief=3",), ("belief=3", "belief=none switches it off")),
-        (("workload.num_jobs=1e3",), ("workload.num_jobs is 1000.0", "write 1000")),
-        (("seed=1e3",), ("seed is 1000.0", "write 1000")),
-        (("checkpoint=pretrained",), ("checkpoint is 'pretrained'", "scheduler=marl")),
-        (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),
-        (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
-         ("job c", "8 GPUs", "workload.max_gang=4", "workload.drop_too_large=true")),
-        (("agents.division=group",), ("agents.division is 'group'", "contiguous or groups")),
-        (("interference=own",), ("add profiles=own profiles.path=DIR",)),
-        (("agents=2",), ("the number of agents is agents.count",)),
-        (("agents.division=groups",), ("has no groups", "agents.division=contiguous")),
-        (("workload.path=nowhere.csv",), ("nowhere.csv",)),
-        (("experiment=headlin",), ("did you mean experiment=headline?",)),
-        (("experiment=asrpt_main",), ("for: python scripts/reproduce.py experiment=asrpt_main",)),
-        (("experiment=worl_main",), ("for: python scripts/reproduce.py experiment=worl_main",)),
-        (("workload=venus_like",), ("add workload=csv",)),
-        (("sharing=selective", "sharing.threshold=much"), ("sharing.threshold is 'much'",)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "told"), [
+    (("compiled=perhaps",), ("compiled is 'perhaps'", "true or false")),
+    (("max_tenants=1000000000",), ("max_tenants is 1000000000", "from 1 to 1000")),
+    (("gpu_oversubscription=1e18",), ("gpu_oversubscription is 1e+18", "null, or from 1 to")),
+    (("max_tenants=none",), ("max_tenants is 'none'", "whole number from 1")),
+    (("reference_gpu=a101",), ("reference_gpu is 'a101'", "p100", "+gpus.a101.like")),
+    (("topology.gpu_types=[h1000]", "network=alpha_beta"),
+     ("topology.gpu_types=[h1000] (command line)", "mean 'h100'?", "+gpus.h1000.speed")),
+    (("gpus.h100.speed=-1",), ("gpus.h100.speed is -1",)),
+    (("window=2",), ("window is 2", "part=test")),
+    (("placer=null",), ("placer=null", "consolidated, delay", "leave it out")),
+    (("belief=3",), ("belief=3", "belief=none switches it off")),
+    (("workload.num_jobs=1e3",), ("workload.num_jobs is 1000.0", "write 1000")),
+    (("seed=1e3",), ("seed is 1000.0", "write 1000")),
+    (("checkpoint=pretrained",), ("checkpoint is 'pretrained'", "scheduler=marl")),
+    (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),
+    (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
+     ("job c", "8 GPUs", "workload.max_gang=4", "workload.drop_too_large=true")),
+    (("agents.division=group",), ("agents.division is 'group'", "contiguous or groups")),
+    (("interference=own",), ("add profiles=own profiles.path=DIR",)),
+    (("agents=2",), ("the number of agents is agents.count",)),
+    (("agents.division=groups",), ("has no groups", "agents.division=contiguous")),
+    (("workload.path=nowhere.csv",), ("nowhere.csv",)),
+    (("experiment=headlin",), ("did you mean experiment=headline?",)),
+    (("experiment=worl_main",), ("for: python scripts/reproduce.py experiment=worl_main",)),
+    (("workload=venus_like",), ("add workload=csv",)),
+])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, trace, words, told):
     start("simulate", *csv(trace), *PLAIN, *words).failed_with(*told)
 
 
 def test_a_bad_row_or_word_leaves_an_older_result(start, done, trace):
     before = contents(done("simulate", *csv(trace), *PLAIN, "explain=d").folder)
-    wrong = start("simulate", *csv(trace), *PLAIN, "explain=z")
-    assert wrong.status == 1 and "explain is 'z'" in wrong.err
-    assert contents(wrong.folder) == before
     rows = trace.read_text()
-    trace.write_text(rows + "e,40,1,-5\n")
-    outcome = start("simulate", *csv(trace), *PLAIN)
-    assert outcome.status == 1
-    assert [word for word in ("jobs.csv", "6", "duration_s", "-5") if word not in outcome.err] == []
-    assert contents(outcome.folder) == before
+    for more, word, told in (
+        ("", "explain=z", ("explain is 'z'",)),
+        ("e,40,1,-5\n", "seed=0", ("jobs.csv", "6", "duration_s", "-5")),
+    ):
+        trace.write_text(rows + more)
+        wrong = start("simulate", *csv(trace), *PLAIN, word)
+        assert wrong.status == 1 and all(each in wrong.err for each in told), wrong.err
+        assert contents(wrong.folder) == before
     trace.write_text(rows)
     after = contents(done("simulate", *csv(trace), *PLAIN, "scheduler=sjf").folder)
     assert after["record.json"] != before["record.json"] and "explain.json" not in after
@@ -227,17 +213,16 @@ def test_a_sweep_and_its_comparison(done, start):
         "workload.num_jobs=60", "scheduler=sjf", folder="sweep", sweep=True,
     )  # fmt: skip
     compared = done("compare", f"sweep={sweep.folder}", folder="compared")
-    table = pd.read_csv(compared.folder / "comparison.csv")
-    assert len(table) == 4
+    table = compared.table()
     assert set(zip(table["topology"], table["agents"], strict=True)) == {
         (name, count) for name in ("small_leaf_spine", "headline_leaf_spine") for count in (1, 2)
     }
     assert set(table["scheduler"]) == {"sjf+consolidated", "sjf+consolidated+own"}
-    assert list(table.columns[:3]) == ["scheduler", "topology", "workload"]
+    assert len(table) == 4 and list(table.columns[:3]) == ["scheduler", "topology", "workload"]
     for name in ("jct_bars.png", "jct_cdf.png", "comparison.md", "report.html"):
         assert (compared.folder / name).stat().st_size > 0
     assert "mean JCT [h] over topology / agents" in compared.out
-    assert "2 agents" in (compared.folder / "comparison.md").read_text()
+    assert "2 agents" in compared.text()
     again = done("compare", f"sweep=[{sweep.folder},{compared.folder.parent}]", folder="again")
     assert "4 runs" in again.out  # each once, and no comparison of comparisons
     start("compare", "sweep=nowhere", folder="no").failed_with("nowhere", "no folder")
@@ -254,15 +239,13 @@ def test_models_that_no_profile_is_of_are_counted(done, trace):
     models = ["model", "bert", "resnet50", "bert", "gpt2"]
     rows = zip(trace.read_text().splitlines(), models, strict=True)
     trace.write_text("".join(f"{row},{model}\n" for row, model in rows))
-    outcome = done("simulate", *csv(trace), "workload.columns.model=model", "scheduler=fifo")
-    said = "3 of 4 jobs name models that profiles lack (bert, gpt2); theirs are drawn"
-    assert outcome.err.count(said) == 1
-    wrong = "+workload.rules.models={bert: Tranformer, gpt2: LM}"
-    outcome = done("simulate", *csv(trace), "workload.columns.model=model", wrong, folder="wrong")
-    assert "('Tranformer' is none; did you mean 'Transformer'?)" in outcome.err
-    mapped = "+workload.rules.models={bert: Transformer, gpt2: LM}"
-    outcome = done("simulate", *csv(trace), "workload.columns.model=model", mapped, folder="all")
-    assert "theirs are drawn" not in outcome.err
+    words = ("simulate", *csv(trace), "workload.columns.model=model", "scheduler=fifo")
+    drawn = "theirs are drawn"
+    said = f"3 of 4 jobs name models that profiles lack (bert, gpt2); {drawn}"
+    assert done(*words).err.count(said) == 1
+    wrong = done(*words, "+workload.rules.models={bert: Tranformer, gpt2: LM}")
+    assert "('Tranformer' is none; did you mean 'Transformer'?)" in wrong.err
+    assert drawn not in done(*words, "+workload.rules.models={bert: Transformer, gpt2: LM}").err
 
 
 def test_a_long_run_says_that_it_is_measured_now(done, trace):

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pandas", "matplotlib", "rich", "sklearn", "torch", "ray", "joblib")
 
@@ -51,24 +49,17 @@ def test_a_wrong_value_of_a_training_is_told_before_torch_and_ray_load(tmp_path)
     assert [name for name in ("torch", "ray", "pandas") if name in loaded] == []
 
 
-@pytest.mark.parametrize("mode", [("-m",), ("hydra.mode=MULTIRUN",)])
-def test_a_sweep_is_still_a_sweep(start, trace, mode):
-    given = [w for w in words(trace, Path("unused")) if not w.startswith("hydra.run")]
-    outcome = start("simulate", *mode, *given, "seed=1,2", folder="sweep", sweep=True)
-    assert outcome.status == 0, outcome.err
-    assert len(list(outcome.folder.rglob("metrics.json"))) == 2
-
-
-def test_a_file_may_say_that_it_is_a_sweep(start, trace, tmp_path):
+def test_a_word_or_a_file_may_say_that_it_is_a_sweep(start, trace, tmp_path):
     (tmp_path / "own/experiment").mkdir(parents=True)
     (tmp_path / "own/experiment/seeds.yaml").write_text(
         "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 1,2\n"
     )
     given = [w for w in words(trace, Path("unused")) if not w.startswith("hydra.run")]
-    own = ["experiment=seeds", f"hydra.searchpath=[file://{tmp_path / 'own'}]"]
-    outcome = start("simulate", *given, *own, folder="sweep", sweep=True)
-    assert outcome.status == 0, outcome.err
-    assert len(list(outcome.folder.rglob("metrics.json"))) == 2
+    file = ("experiment=seeds", f"hydra.searchpath=[file://{tmp_path / 'own'}]")
+    for at, own in enumerate((("hydra.mode=MULTIRUN", "seed=1,2"), file)):
+        outcome = start("simulate", *given, *own, folder=f"sweep {at}", sweep=True)
+        assert outcome.status == 0, outcome.err
+        assert len(list(outcome.folder.rglob("metrics.json"))) == 2
 
 
 def test_values_to_sweep_without_a_sweep_are_refused(start, trace):

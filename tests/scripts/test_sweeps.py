@@ -53,20 +53,17 @@ def test_points_are_compared_in_the_order_of_the_grid(swept: Path):
     assert found == [*NAMES[1:], f"10_{NAMES[0]}"]
 
 
-def test_m_may_stand_among_the_overrides(done: Callable):
-    words = (SMALL[1], "-m", SMALL[2], "scheduler=fifo", "seed=1")
-    assert finished(done("simulate", *words, folder="sweep", sweep=True).folder) == NAMES[:1]
-
-
-def test_a_point_that_another_sweep_writes_to_is_refused_with_the_key_of_sweeps(
+def test_m_may_stand_among_the_overrides_and_a_point_written_to_elsewhere_is_refused(
     tmp_path: Path, start: Callable
 ):
+    words = ("simulate", SMALL[1], "-m", SMALL[2], "scheduler=fifo", "seed=1")
     (tmp_path / "sweep" / NAMES[0]).mkdir(parents=True)
     held = os.open(tmp_path / "sweep" / NAMES[0], os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    refused = start("simulate", *SMALL, "scheduler=fifo", "seed=1", folder="sweep", sweep=True)
-    os.close(held)
+    refused = start(*words, folder="sweep", sweep=True)
     assert refused.status == 1 and "of its own (hydra.sweep.dir=DIR)" in refused.err
+    os.close(held)
+    assert finished(start(*words, folder="sweep", sweep=True).folder) == NAMES[:1]
 
 
 def test_only_what_is_not_finished_runs_again(swept: Path, done: Callable):
@@ -104,14 +101,13 @@ def test_another_sweep_does_not_overwrite_what_is_finished(swept: Path, start: C
     assert stamps(swept) == before
 
 
-def test_a_run_of_its_own_in_a_points_folder_unmarks_it(swept: Path, done: Callable):
+@pytest.mark.usefixtures("swept")
+def test_a_run_of_its_own_in_a_points_folder_unmarks_it(done: Callable):
     """The mark belongs to the configuration beside it, not to the folder."""
-    done("simulate", *SMALL[1:], "scheduler=las", folder=f"sweep/{NAMES[0]}")
-    assert json.loads((swept / NAMES[0] / "record.json").read_text())["scheduler"].startswith("las")
+    own = done("simulate", *SMALL[1:], "scheduler=las", folder=f"sweep/{NAMES[0]}")
+    assert own.read("record.json")["scheduler"].startswith("las")
     done("simulate", *SMALL, *POINTS, folder="sweep", sweep=True)
-    assert json.loads((swept / NAMES[0] / "record.json").read_text())["scheduler"].startswith(
-        "fifo"
-    )
+    assert own.read("record.json")["scheduler"].startswith("fifo")
 
 
 @pytest.mark.slow
@@ -133,11 +129,9 @@ def test_a_killed_sweep_loses_only_the_points_in_flight(tmp_path: Path, done: Ca
     sweep, seeds = tmp_path / "sweep", 8
     words = ("simulate", *SMALL, f"seed=range({seeds})", "hydra/launcher=joblib",
              "hydra.launcher.n_jobs=1")  # fmt: skip
-    program, *rest = words
     running = subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / f"{program}.py"), *rest,
-         f"hydra.sweep.dir={sweep}"],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        [sys.executable, "scripts/simulate.py", *words[1:], f"hydra.sweep.dir={sweep}"], cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120
@@ -164,24 +158,23 @@ def test_submitit_runs_the_points_and_skips_them_too(done: Callable):
     assert stamps(first.folder) == before
 
 
-def schedulers(table: Path) -> list[str]:
-    lines = (table / "comparison.csv").read_text().splitlines()
-    return [line.partition(",")[0] for line in lines[1:]]
+def compared(done: Callable, folder: Path, *words: str) -> tuple[list[str], str]:
+    """Names of the schedulers in the table of the runs in a folder, and its text."""
+    outcome = done("compare", f"sweep={folder}", *words, folder="table")
+    return sorted(outcome.table()["scheduler"]), outcome.text()
 
 
 @pytest.mark.slow
 def test_a_table_tells_what_was_swept_where_no_column_does(done: Callable):
-    swept_gangs = done(
+    swept = done(
         "simulate", *SMALL, "scheduler=sjf", "workload.max_gang=4,8", "seed=1,2",
         folder="sweep", sweep=True,
-    )  # fmt: skip
-    table = done("compare", f"sweep={swept_gangs.folder}", folder="table").folder
+    ).folder  # fmt: skip
     names = [f"sjf+consolidated [workload.max_gang={gang}]" for gang in (4, 4, 8, 8)]
-    assert sorted(schedulers(table)) == names
+    assert compared(done, swept)[0] == names
     # a point in flight: the others keep their names
-    shutil.rmtree(swept_gangs.folder / "3_sjf_venus_like")
-    table = done("compare", f"sweep={swept_gangs.folder}", folder="table").folder
-    assert sorted(schedulers(table)) == names[:3]
+    shutil.rmtree(swept / "3_sjf_venus_like")
+    assert compared(done, swept)[0] == names[:3]
 
 
 def test_a_value_said_in_two_ways_is_one_setting(done: Callable, trace: Path):
@@ -191,10 +184,10 @@ def test_a_value_said_in_two_ways_is_one_setting(done: Callable, trace: Path):
     for at, (path, *default) in enumerate(told):
         words = ("workload=csv", f"workload.path={path}", f"seed={at % 2}", *default)
         done("simulate", SMALL[1], "scheduler=sjf", *words, folder=f"all/{at}")
-    table = done("compare", f"sweep={trace.parent / 'all'}", folder="table").folder
-    names = [f"sjf+consolidated [workload.path={path}]" for path in (trace, spaced)]
-    assert sorted(schedulers(table)) == [names[0], names[0], names[1], names[1]]
-    assert f"| scheduler | {trace} | {spaced} |" in (table / "comparison.md").read_text()
+    names, text = compared(done, trace.parent / "all")
+    assert names == [f"sjf+consolidated [workload.path={path}]"
+                     for path in (trace, trace, spaced, spaced)]  # fmt: skip
+    assert f"| scheduler | {trace} | {spaced} |" in text
 
 
 def test_rules_of_one_name_are_no_seeds_of_each_other(done: Callable, tmp_path: Path):
@@ -204,9 +197,8 @@ def test_rules_of_one_name_are_no_seeds_of_each_other(done: Callable, tmp_path: 
             ("scheduler=fifo", "seed=1", "page=false"))  # fmt: skip
     for at, words in enumerate(told):
         done("simulate", *SMALL[1:], *words, folder=f"all/{at}")
-    table = done("compare", f"sweep={tmp_path / 'all'}", folder="table").folder
     las = [f"las+consolidated [scheduler.quantum_gpu_s={value}]" for value in ("100", "1e6")]
-    assert sorted(schedulers(table)) == ["fifo+consolidated", "fifo+consolidated", *las]
+    assert compared(done, tmp_path / "all")[0] == ["fifo+consolidated"] * 2 + las
 
 
 def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
@@ -217,8 +209,7 @@ def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
     for at, words in enumerate(told):
         given = ("workload=csv", f"workload.path={trace}", "workload.strict=false", *words)
         done("simulate", SMALL[1], *given, folder=f"all/{at}")
-    table = done("compare", f"sweep={trace.parent / 'all'}", folder="table").folder
-    text = (table / "comparison.md").read_text()
+    _, text = compared(done, trace.parent / "all")
     assert "| scheduler | 2 | - |" in text
     assert "Not on all windows and seeds that others ran: sjf+consolidated (1 of 2)." in text
     (trace.parent / "all" / "1" / "metrics.json").unlink()  # as a run leaves it that failed
@@ -234,10 +225,7 @@ def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_pat
     told = json.loads(record.read_text())
     assert told.pop("part") == "train"
     record.write_text(json.dumps(told))
-    table = done(
-        "compare", f"sweep={tmp_path / 'all'}", "ours=sjf+consolidated", folder="table"
-    ).folder
-    text = (table / "comparison.md").read_text()
+    _, text = compared(done, tmp_path / "all", "ours=sjf+consolidated")
     assert "mean JCT" in text and ", part train\n" in text and ", part test\n" in text
     assert "ours / theirs" not in text
 
