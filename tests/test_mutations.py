@@ -22,21 +22,26 @@ class Mutation(NamedTuple):
     broken: str
 
 
+CHARTS = "tests/golden/test_orders.py::test_the_chart_of_one_server_is_as_drawn"
 MUTATIONS = {
     "the least key first": Mutation(
-        "sim/engine/queues.py", "tests/golden/test_sjf.py",
+        "sim/engine/queues.py",
+        f"{CHARTS}[sjf: C passes the long one, not the running one]",
         "return bool(mine < theirs or (mine == theirs and sign * a < sign * b))",
         "return bool(mine > theirs or (mine == theirs and sign * a < sign * b))"),
     "what a tenant adds to a slow-down": Mutation(
-        "sim/physics/laws.py", "tests/golden/test_lif.py",
+        "sim/physics/laws.py",
+        "tests/golden/test_orders.py::test_lif_workers_go_where_self_and_victims_suffer_least",
         "excess = slowdown - 1.0",
         "excess = 2.0 * (slowdown - 1.0)"),
     "a whole quantum attained": Mutation(
-        "sim/engine/queues.py", "tests/golden/test_las.py",
+        "sim/engine/queues.py",
+        f"{CHARTS}[las: the newcomer waits for the quantum]",
         "np.floor(attained_gpu_s / quantum_gpu_s",
         "np.ceil(attained_gpu_s / quantum_gpu_s"),
     "what a restart costs": Mutation(
-        "sim/kernel/attempts.py", "tests/golden/test_srtf.py",
+        "sim/kernel/attempts.py",
+        "tests/golden/test_orders.py::test_each_restart_holds_the_gpu_without_progress",
         "row.resume_s = now_s + (world.restart_s + world.restart_s_per_gpu * row.held)",
         "row.resume_s = now_s + world.restart_s_per_gpu * row.held"),
     "work since the checkpoint is lost": Mutation(
@@ -48,7 +53,7 @@ MUTATIONS = {
         "stays = state.job[job].forwards >= state.world[0].max_forwards",
         "stays = state.job[job].forwards > state.world[0].max_forwards"),
     "the tightest server": Mutation(
-        "sim/engine/placing.py", "tests/golden/test_placer_best_fit.py",
+        "sim/engine/placing.py", "tests/golden/test_placers.py",
         "for usable in range(gang, most + 1):",
         "for usable in range(most, gang - 1, -1):"),
     "the least loaded partition": Mutation(
@@ -56,7 +61,7 @@ MUTATIONS = {
         "if share < least:",
         "if share > least:"),
     "a timer before a job goes anywhere": Mutation(
-        "sim/engine/placing.py", "tests/golden/test_placer_delay.py",
+        "sim/engine/placing.py", "tests/golden/test_placers_by_job.py",
         "now_s >= since_s + rule.anywhere_wait_s",
         "now_s >= since_s + rule.rack_wait_s"),
     "others slow a job down by how busy they keep its links": Mutation(

@@ -10,7 +10,7 @@ from sim.schedulers.ada_srsf import AdaSrsf
 from sim.schedulers.orders import Sjf, Srsf
 from sim.sharing import NoSharing
 from tests.sim.placed import Held, comm_physics, view_with
-from tests.sim.worlds import Job, cluster, gantt, play, world
+from tests.sim.worlds import Job, chart, cluster, gantt, play, world
 
 LWF = {"placer": Lwf(kappa=1), "sharing": NoSharing()}
 # b / (2 (b + eta)) = 1 / 2.6 = 0.385 with eta = 0.3 b.
@@ -33,55 +33,43 @@ def started(gang: int, profile: int, held: list[Held]) -> tuple[int, ...] | None
     return tuple(starts[0].gpus.tolist()) if starts else None
 
 
-def test_who_is_too_large_beside_another_waits():
-    #                  0     6  9
-    # server 0  GPU 0  AAAAAA         B (4 bytes) would exchange over server 1's NIC beside A (10):
-    #           GPU 1  AAAAAABBB      0.4 is not below 0.385. From 6 on the NIC is free.
-    # server 1  GPU 2  AAAAAABBB
-    #           GPU 3  .
-    # server 2  GPU 4  ......B..      B takes the servers with least work left, 0 and 1, first
-    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=1)]
-    assert gantt(run_with(ADA, trace)) == {"A": (0, 6, (0, 1, 2)), "B": (6, 9, (0, 1, 2))}
+JOINS = (1, 4, (3, 4, 5))  # B fills server 2 and the GPU that A leaves of server 1
 
 
-def test_who_is_small_enough_joins():
-    # 0.3 is below the limit; B fills server 2 and the GPU that A leaves of server 1.
-    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=2)]
-    assert gantt(run_with(ADA, trace))["B"] == (1, 4, (3, 4, 5))
-    # Its relatives without admission let the larger one in, too.
-    large = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=1)]
-    assert gantt(run_with(SJF, large))["B"] == (1, 4, (3, 4, 5))
-    assert gantt(run_with(Srsf(**LWF), large))["B"] == (1, 4, (3, 4, 5))
-
-
-def test_eta_sets_the_limit():
-    # Without a penalty for contention the limit is 0.5, and B with its 0.4 starts at once.
-    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=1)]
-    free = AdaSrsf(**LWF, skip_blocked=True, eta_frac=0.0)
-    assert gantt(run_with(free, trace))["B"] == (1, 4, (3, 4, 5))
-
-
-def test_who_exchanges_nothing_is_in_nobodys_way():
-    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=3)]
-    assert gantt(run_with(ADA, trace))["B"] == (1, 4, (3, 4, 5))
-    trace = [Job(0, 3, 6, profile=3), Job(1, 3, 3, profile=0)]
-    assert gantt(run_with(ADA, trace))["B"] == (1, 4, (3, 4, 5))
+@pytest.mark.parametrize(
+    ("scheduler", "profiles", "stay"),
+    [
+        # B (4 bytes) would exchange over server 1's NIC beside A (10): 0.4 is not below 0.385. From
+        # 6 on the NIC is free, and B takes the servers with least work left, 0 and 1, first.
+        (ADA, (0, 1), (6, 9, (0, 1, 2))),
+        (ADA, (0, 2), JOINS),  # 0.3 is below the limit
+        # Its relatives without admission let the larger one in, too.
+        (SJF, (0, 1), JOINS),
+        (Srsf(**LWF), (0, 1), JOINS),
+        # Without a penalty for contention the limit is 0.5, and B with its 0.4 starts at once.
+        (AdaSrsf(**LWF, skip_blocked=True, eta_frac=0.0), (0, 1), JOINS),
+        (ADA, (0, 3), JOINS),  # who exchanges nothing is in nobody's way
+        (ADA, (3, 0), JOINS),
+    ],
+)
+def test_who_is_too_large_beside_another_waits_and_others_join(scheduler, profiles, stay):
+    first, second = profiles
+    trace = [Job(0, 3, 6, profile=first), Job(1, 3, 3, profile=second)]
+    assert gantt(run_with(scheduler, trace)) == {"A": (0, 6, (0, 1, 2)), "B": stay}
 
 
 def test_jobs_of_one_decision_see_each_other():
     # Both come at 0 and both want a part of server 1.
     run = run_with(ADA, [Job(0, 3, 6, profile=0), Job(0, 3, 6, profile=0)])
-    assert gantt(run) == {"A": (0, 6, (0, 1, 2)), "B": (6, 12, (0, 1, 2))}
+    assert chart(run) == "AaaaaaBbbbbb*3"
 
 
 def test_service_orders_and_those_behind_pass():
-    #                  0  2    6      A holds both GPUs to 2. Then B has 2 x 2 GPU-s, C 1 x 3: C
-    # GPU 0            AAACCC         starts, B waits for both; D (1 x 5) passes it. SJF: B first.
+    # A holds both GPUs to 2. Then B has 2 x 2 GPU-s, C 1 x 3: C starts, B waits for both; D (1 x 5)
+    # passes it. SJF: B first.
     trace = [Job(0, 2, 2), Job(1, 2, 2), Job(1, 1, 3), Job(1, 1, 5)]
-    assert gantt(run_with(ADA, trace, servers=1)) == {
-        "A": (0, 2, (0, 1)), "C": (2, 5, (0,)), "D": (2, 7, (1,)), "B": (7, 9, (0, 1)),
-    }  # fmt: skip
-    assert gantt(run_with(SJF, trace, servers=1))["B"] == (2, 4, (0, 1))
+    assert chart(run_with(ADA, trace, servers=1)) == "AaCcc..Bb AaDddddBb"
+    assert chart(run_with(SJF, trace, servers=1)) == "AaBbCcc AaBbDdddd"
 
 
 def test_other_servers_are_tried_before_it_waits():

@@ -1,20 +1,42 @@
 """Dally: leases, delay timers by tier, network-sensitive order."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from sim.errors import GpuYardError
 from sim.physics.physics import Physics
+from sim.physics.shipped_files import NoInterference
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.placers.tiers import Accepted, Patience, auto_patience, usual_leases
 from sim.run import Kind, Run
 from sim.schedulers.dally import Dally
 from sim.schedulers.orders import Fifo, Las
 from sim.sharing import NoSharing
-from sim.topology.topology import Topology
-from tests.sim.worlds import Attempt, Job, attempts, cluster, parts, physics_of, play, world
+from sim.simulator import Simulator, simulate
+from sim.topology.outages import NO_OUTAGES
+from sim.topology.topology import Topology, contiguous_partitions
+from sim.traces.estimators import NoEstimator
+from sim.traces.setting import Setting
+from tests.contract.compositions import CONF, made
+from tests.sim.worlds import (
+    Attempt,
+    Job,
+    attempts,
+    chart,
+    charted,
+    cluster,
+    parts,
+    physics_of,
+    play,
+    rules_of,
+    world,
+)
 
 
 def dally(timers: str = "manual", ideal: str = "compact", **given: float) -> Dally:
@@ -46,52 +68,27 @@ def stays(run: Run) -> dict[str, list[Attempt]]:
 # A and C hold one GPU of each server, B has left; the gang D wants two from 1 on.
 APART = [Job(0, 1, 90), Job(0, 1, 0.5), Job(0, 1, 90), Job(1, 2, 5)]
 LONG = {"lease_s": 100.0, "rack_leases": 0.2, "network_leases": 0.4}  # 20 s and 40 s
+ALONE = {"sharing": NoSharing()}
 
 
-def test_a_gang_holds_out_for_a_machine_then_takes_a_rack():
-    #          0 1                 21   26            90
-    # GPU 0    AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
-    # GPU 1    B...................DDDDD
-    # GPU 2    CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC
-    # GPU 3    ....................DDDDD
-    run = play(world(APART, cluster(2, 2)), dally(**LONG))
+@pytest.mark.parametrize(
+    ("scheduler", "per_rack", "a_s", "stay"),
+    [
+        (dally(**LONG), 8, 90, (21, 26, (1, 3))),  # it holds out for a machine, then takes a rack
+        (dally(**LONG), 8, 9, (9, 14, (0, 1))),  # a machine comes free when A leaves
+        (dally(**LONG), 1, 90, (41, 46, (1, 3))),  # between racks the second timer counts
+        (dally("no_wait", **LONG), 1, 90, (1, 6, (1, 3))),
+        (dally("consolidated", **LONG), 1, 90, (90, 95, (0, 1))),  # it waits for ever
+        (Fifo(placer=Consolidated(), skip_blocked=True, **ALONE), 8, 90, (90, 95, (0, 1))),
+        (Las(placer=FirstFit(), quantum_gpu_s=1000.0, **ALONE), 8, 90, (1, 6, (1, 3))),
+    ],
+)
+def test_a_gang_holds_out_as_long_as_its_timers_say(scheduler, per_rack, a_s, stay):
+    jobs = [Job(0, 1, a_s), *APART[1:]]
+    run = play(world(jobs, cluster(2, 2, servers_per_rack=per_rack)), scheduler)
     assert stays(run) == {
-        "A": [(0, 90, (0,))],
-        "B": [(0, 0.5, (1,))],
-        "C": [(0, 90, (2,))],
-        "D": [(21, 26, (1, 3))],
-    }
-
-
-def test_a_machine_that_comes_free_ends_the_wait():
-    # The same, but A leaves server 0 at 9, before the timer of D is over.
-    jobs = [Job(0, 1, 9), *APART[1:]]
-    assert stays(play(world(jobs, cluster(2, 2)), dally(**LONG)))["D"] == [(9, 14, (0, 1))]
-
-
-def test_between_racks_the_second_timer_counts():
-    # One server a rack: D takes GPUs 1 and 3 not 20 but 40 s after it came.
-    topology = cluster(2, 2, servers_per_rack=1)
-    assert stays(play(world(APART, topology), dally(**LONG)))["D"] == [(41, 46, (1, 3))]
-
-
-def test_variants_wait_not_at_all_or_for_ever():
-    topology = cluster(2, 2, servers_per_rack=1)
-    run = play(world(APART, topology), dally("no_wait", **LONG))
-    assert stays(run)["D"] == [(1, 6, (1, 3))]
-    run = play(world(APART, topology), dally("consolidated", **LONG))
-    assert stays(run)["D"] == [(90, 95, (0, 1))]
-
-
-def test_it_differs_from_waiting_for_ever_and_from_las():
-    # D: Dally 21-26 on GPUs 1 and 3, after its timer; consolidated 90-95, when A and C are gone;
-    # least attained service with first fit 1-6 on GPUs 1 and 3, at once.
-    rules = {"sharing": NoSharing()}
-    waits = Fifo(placer=Consolidated(), skip_blocked=True, **rules)
-    serves = Las(placer=FirstFit(), quantum_gpu_s=1000.0, **rules)
-    found = [stays(play(world(APART, cluster(2, 2)), each))["D"] for each in (waits, serves)]
-    assert found == [[(90, 95, (0, 1))], [(1, 6, (1, 3))]]
-    assert stays(play(world(APART, cluster(2, 2)), dally(**LONG)))["D"] == [(21, 26, (1, 3))]
+        "A": [(0, a_s, (0,))], "B": [(0, 0.5, (1,))], "C": [(0, 90, (2,))], "D": [stay],
+    }  # fmt: skip
 
 
 # Leases of 10 s that end at different times:
@@ -159,20 +156,12 @@ def test_who_was_hurt_most_chooses_first_when_leases_end():
     # Servers of 3 GPUs, a step takes 1 s on one server and 2 s on two. C finds only GPUs 2 and 5
     # and does half the work: at 10 it has done 5, A and B 10. It takes server 0, A server 1, and B
     # what is left: with half of its 5 s left to do a second it ends at 20.
-    #          0         10   15   20
-    # GPU 0,1  AAAAAAAAAACCCCC
-    # GPU 2    CCCCCCCCCCBBBBBBBBBB
-    # GPU 3,4  BBBBBBBBBBAAAAA
-    # GPU 5    CCCCCCCCCCBBBBBBBBBB
     topology = cluster(2, 3)
     physics = slow_between(topology, server_s=1.0)
     jobs = [Job(0, 2, 15), Job(0, 2, 15), Job(0, 2, 10)]
-    run = play(world(jobs, topology, physics=physics), dally("no_wait"))
-    assert stays(run) == {
-        "A": [(0, 10, (0, 1)), (10, 15, (3, 4))],
-        "B": [(0, 10, (3, 4)), (10, 20, (2, 5))],
-        "C": [(0, 10, (2, 5)), (10, 15, (0, 1))],
-    }
+    assert charted(jobs, topology, dally("no_wait"), physics=physics) == (
+        "AaaaaaaaaaCcccc*2 CcccccccccBbbbbbbbbb BbbbbbbbbbAaaaa*2 CcccccccccBbbbbbbbbb"
+    )
 
 
 def test_without_a_network_as_the_ideal_who_communicates_always_goes_first():
@@ -187,29 +176,22 @@ def test_without_a_network_as_the_ideal_who_communicates_always_goes_first():
     talks = np.array([[0.0, 0.0, 1.0]])  # (P, members + 1) s
     physics = replace(plain, network=replace(plain.network, local_s=talks))
     jobs = [Job(0, 2, 25), Job(0, 1, 15), Job(0, 1, 15)]
-    found = {ideal: run_of(jobs, topology, physics, ideal) for ideal in ("compact", "no_network")}
-    assert found == {"compact": [40, 35, 35], "no_network": [35, 40, 40]}
-
-
-def run_of(jobs: list[Job], topology: Topology, physics: Physics, ideal: str) -> list[float]:
-    """When each job ends."""
-    run = play(world(jobs, topology, physics=physics), dally("no_wait", ideal=ideal))
-    return run.finish_s.tolist()
+    for ideal, end_s in (("compact", [40, 35, 35]), ("no_network", [35, 40, 40])):
+        run = play(world(jobs, topology, physics=physics), dally("no_wait", ideal=ideal))
+        assert run.finish_s.tolist() == end_s
 
 
 def test_gangs_above_a_machine_or_a_rack_do_not_wait_for_what_cannot_be():
-    run = play(world([Job(0, 4, 5), Job(0, 8, 5)], cluster(4, 2, servers_per_rack=2)), dally())
-    assert stays(run) == {"A": [(0, 5, (0, 1, 2, 3))], "B": [(5, 10, tuple(range(8)))]}
+    yard = [Job(0, 4, 5), Job(0, 8, 5)], cluster(4, 2, servers_per_rack=2)
+    assert charted(*yard, dally()) == "AaaaaBbbbb*4 .....Bbbbb*4"
 
 
 def test_the_history_holds_waits_of_a_lease_or_more():
     # B is new and takes the GPU when A's lease ends, after 1 lease; A has it back at 15, 1.5
     # leases after it was last given it. Mean 1.25, deviation 0.25: 1.75, rounded up 2.
-    #          0         10   15        25
-    # GPU 0    AAAAAAAAAABBBBBAAAAAAAAAA
     scheduler = dally("auto")
-    run = play(world([Job(0, 1, 20), Job(0, 1, 5)], cluster(1, 1)), scheduler)
-    assert stays(run) == {"A": [(0, 10, (0,)), (15, 25, (0,))], "B": [(10, 15, (0,))]}
+    found = charted([Job(0, 1, 20), Job(0, 1, 5)], cluster(1, 1), scheduler)
+    assert found == "AaaaaaaaaaBbbbbAaaaaaaaaa"
     assert scheduler.timers.machine.usual_leases(1, 25.0) == 2
     assert scheduler.timers.rack.usual_leases(1, 25.0) == 1
     scheduler.reset(0)
@@ -250,20 +232,13 @@ def test_old_entries_are_forgotten():
 def test_parts_of_gpus_share_one_and_leave_whole_gpus():
     # A and B need 0.6 and 0.3 of a GPU; on one each C would wait for the end of their leases.
     traits = parts(600, 300, 1000)
-    yard = world([Job(0, 1, 10)] * 3, cluster(1, 2), traits=traits, max_tenants=4)
-    assert attempts(play(yard, dally()).log) == {
-        "A": [(0, 10, (0,))], "B": [(0, 10, (0,))], "C": [(0, 10, (1,))],
-    }  # fmt: skip
+    found = charted([Job(0, 1, 10)] * 3, cluster(1, 2), dally(), traits=traits, max_tenants=4)
+    assert found == "Aaaaaaaaaa+Bbbbbbbbbb Cccccccccc"
 
 
 def test_a_lease_that_ends_is_renewed_at_no_cost():
     run = play(world([Job(0, 2, 25)], cluster(1, 2), restart_s=60.0), dally())
-    assert attempts(run.log)["A"] == [
-        Attempt(0, 10, (0, 1)),
-        Attempt(10, 20, (0, 1)),
-        Attempt(20, 25, (0, 1)),
-    ]
-    assert run.finish_s[0] == 25
+    assert chart(run) == "AaaaaaaaaaAaaaaaaaaaAaaaa*2"
     assert (run.log.kind == Kind.EXPIRE).sum() == 2
 
 
@@ -281,3 +256,55 @@ def test_a_lease_that_ends_is_renewed_at_no_cost():
 def test_bad_values_are_refused(wrong: dict[str, float | str], told: str):
     with pytest.raises(GpuYardError, match=told):
         dally(**{"timers": "manual", **wrong})
+
+
+SEEDS = range(3)
+CONSOLIDATION = ("scheduler=fifo", "scheduler.skip_blocked=true", "placer=consolidated")
+
+
+@pytest.fixture(scope="module")
+def worlds() -> list[dict[str, Any]]:
+    """Arguments of `Simulator`: 100 jobs of the published batch on 32 GPUs, congested, by seed."""
+    small = ["topology.servers=4", "topology.servers_per_rack=2", "workload.max_gang=16"]
+    jobs = ["workload.num_jobs=100", "workload.max_duration_s=40000"]
+    overrides = ["experiment=dally_batch", "topology=dally_2x4", *small, *jobs]
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = compose(config_name="evaluate", overrides=overrides)
+    OmegaConf.resolve(config)
+    topology, catalogue, network, workload = (
+        instantiate(config[key], _convert_="all")
+        for key in ("topology", "profiles", "network", "workload")
+    )
+    physics = Physics(
+        catalogue=catalogue, pairs=NoInterference().pair_table(catalogue),
+        network=network.tables(catalogue, topology), reference_gpu="v100",
+    )  # fmt: skip
+    setting = Setting(gpus=32, partitions=1, skew=0.0, catalogue=catalogue, estimator=NoEstimator())
+    fixed = {
+        "topology": topology, "physics": physics, "belief": physics, "outages": NO_OUTAGES,
+        "partition_of_server": contiguous_partitions(topology, 1),
+        "rules": rules_of(restart_s_per_gpu=1.0),
+    }  # fmt: skip
+    return [
+        {**fixed, "jobs": workload.window(part="test", index=seed, setting=setting, seed=0)}
+        for seed in SEEDS
+    ]
+
+
+def runs(worlds: list[dict[str, Any]], *overrides: str) -> list[Run]:
+    scheduler = made(*overrides)
+    return [simulate(Simulator(**each), scheduler, 0, None) for each in worlds]
+
+
+@pytest.mark.parametrize("ideal", ["no_network", "compact"])  # as published, and ours
+def test_dally_ends_no_later_than_consolidation_and_communicates_less_than_without_waiting(
+    worlds: list[dict[str, Any]], ideal: str
+):
+    words = ("scheduler=dally", f"scheduler.ideal={ideal}")
+    dally = runs(worlds, *words)
+    waits = runs(worlds, *CONSOLIDATION)
+    hasty = runs(worlds, *words, "scheduler.timers=no_wait")
+    end_s, other_s = ([run.finish_s.max() for run in each] for each in (dally, waits))
+    assert np.mean(end_s) <= np.mean(other_s)
+    comm_s, hasty_s = ([run.comm_s.sum() for run in each] for each in (dally, hasty))
+    assert np.mean(comm_s) < np.mean(hasty_s)

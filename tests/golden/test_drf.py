@@ -5,18 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sim.jobs import ANY_TYPE, Demands, Identity
 from sim.placers.by_room import FirstFit
 from sim.schedulers.drf import Drf
 from sim.schedulers.orders import Fifo, SmallestGang
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, cluster, gantt, play, world
+from tests.sim.worlds import Job, charted, cluster, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing(), "skip_blocked": True}
-# User 0 has A, B and C, user 1 has D.
-TRACE = [Job(0, 2, 4), Job(0, 2, 6), Job(1, 1, 4), Job(2, 2, 4)]
-USERS = [0, 0, 0, 1]
+DRF, FIFO, SMALLEST = Drf(**RULES), Fifo(**RULES), SmallestGang(**RULES)
 
 
 def by(users: Sequence[int], vcs: Sequence[int] | None = None) -> dict[str, Any]:
@@ -25,39 +24,37 @@ def by(users: Sequence[int], vcs: Sequence[int] | None = None) -> dict[str, Any]
     return {"identity": Identity(user=user, group=np.full_like(user, -1), vc=vc)}
 
 
-def test_who_holds_least_is_next():
-    # At 4 user 0 holds B, half of the GPUs, user 1 nothing.
-    #         0   4 6 8 10
-    # GPU 0   AAAADDDD
-    # GPU 1   AAAADDDD
-    # GPU 2   BBBBBBCCCC
-    # GPU 3   BBBBBB
-    run = play(world(TRACE, cluster(1, 4), traits=by(USERS)), Drf(**RULES))
-    assert gantt(run) == {
-        "A": (0, 4, (0, 1)), "B": (0, 6, (2, 3)), "C": (6, 10, (2,)), "D": (4, 8, (0, 1)),
-    }  # fmt: skip
+# User 0 has A, B and C, user 1 has D. At 4 user 0 holds B, half of the GPUs, user 1 nothing.
+TRACE, USERS, UNKNOWN = [Job(0, 2, 4), Job(0, 2, 6), Job(1, 1, 4), Job(2, 2, 4)], [0, 0, 0, 1], -1
+FAIR, UNFAIR = "AaaaDddd*2 BbbbbbCccc Bbbbbb", "AaaaCccc Aaaa..Dddd BbbbbbDddd Bbbbbb"
+THREE = [Job(0, 2, 5), Job(1, 2, 4), Job(2, 1, 4)]
+# At 1 user 1 holds nothing but B does not fit beside A; C of user 0 would. At 5 nobody holds
+# anything, and C asks for less than B.
+TURNS = [Job(0, 1, 5), Job(1, 2, 2), Job(1, 1, 2)]
+CASES = {  # what is seen -> scheduler, jobs, traits, GPUs of the one server, the chart
+    "who holds least is next": (DRF, TRACE, by(USERS), 4, FAIR),
+    "fifo starts C and D waits for B": (FIFO, TRACE, by(USERS), 4, UNFAIR),
+    "so does smallest gang": (SMALLEST, TRACE, by(USERS), 4, UNFAIR),
+    "without users the virtual cluster counts": (DRF, TRACE, by([UNKNOWN] * 4, USERS), 4, FAIR),
+    "without identities the least request": (DRF, THREE, {}, 2, "AaaaaCcccBbbb Aaaaa....Bbbb"),
+    "as smallest gang does": (SMALLEST, THREE, {}, 2, "AaaaaCcccBbbb Aaaaa....Bbbb"),
+    "and fifo does not": (FIFO, THREE, {}, 2, "AaaaaBbbbCccc AaaaaBbbb"),
+    "a blocked turn is skipped": (DRF, TURNS, by([0, 1, 0]), 2, "AaaaaBb .Cc..Bb"),
+    "or ends the decision": (
+        Drf(**{**RULES, "skip_blocked": False}), TURNS, by([0, 1, 0]), 2, "AaaaaCcBb .......Bb"),
+}  # fmt: skip
 
 
-def test_fifo_and_smallest_gang_differ():
-    #         0   4 6 8 10    both start C at 4, and D has to wait for B
-    # GPU 0   AAAACCCC
-    # GPU 1   AAAA..DDDD
-    # GPU 2   BBBBBBDDDD
-    for other in (Fifo(**RULES), SmallestGang(**RULES)):
-        run = play(world(TRACE, cluster(1, 4), traits=by(USERS)), other)
-        assert gantt(run)["C"] == (4, 8, (0,))
-        assert gantt(run)["D"] == (6, 10, (1, 2))
+@pytest.mark.parametrize("case", CASES)
+def test_the_chart_is_as_drawn(case: str):
+    scheduler, jobs, traits, gpus, drawing = CASES[case]
+    assert charted(jobs, cluster(1, gpus), scheduler, traits=traits) == drawing
 
 
 def test_each_start_of_a_decision_counts_for_the_next():
-    # At 2 all four GPUs are given out: A (user 0), D (user 1), then B and E, not A, B, C and D.
-    #         0 2    7
-    # GPU 0   XXAAAAA
-    # GPU 1   XXDDDDD
-    # GPU 2   XXBBBBB
-    # GPU 3   XXEEEEE CCCCC
+    # At 2 all four GPUs are given out: B (user 0), E (user 1), then C and F, and D at 7.
     trace = [Job(0, 4, 2), *[Job(1, 1, 5)] * 5]
-    run = play(world(trace, cluster(1, 4), traits=by([2, 0, 0, 0, 1, 1])), Drf(**RULES))
+    run = play(world(trace, cluster(1, 4), traits=by([2, 0, 0, 0, 1, 1])), DRF)
     starts_s = {job: start_s for job, (start_s, _, _) in gantt(run).items()}
     assert starts_s == {"A": 0, "B": 2, "C": 2, "D": 7, "E": 2, "F": 2}
 
@@ -66,55 +63,16 @@ def test_equal_shares_are_equal_however_they_came_about():
     # User 1 holds a gang of 8 of 20 GPUs (I), user 0 as many one by one (A to H). Of what both ask
     # for next K, 3 GPUs, is less than J, 4, and there is room for one of them.
     trace = [*[Job(0, 1, 9)] * 8, Job(0, 8, 9), Job(0, 4, 5), Job(0, 3, 5)]
-    run = play(world(trace, cluster(1, 20), traits=by([0] * 8 + [1, 0, 1])), Drf(**RULES))
+    run = play(world(trace, cluster(1, 20), traits=by([0] * 8 + [1, 0, 1])), DRF)
     assert [gantt(run)[job][0] for job in "HIJK"] == [0, 0, 5, 0]
 
 
 def test_the_dominant_share_may_be_that_of_cores():
-    # User 0 holds a quarter of the GPUs and 8 of 10 cores (A), user 1 half of the GPUs (B).
-    #         0 1  4   8 10
-    # GPU 0   X DDDCCCC         at 0 nobody holds anything: the least request first, X, B, A
-    # GPU 1-2 BBBBBBBBBB
-    # GPU 3   AAAAAAAAAA
+    # User 0 holds a quarter of the GPUs and 8 of 10 cores (A), user 1 half of the GPUs (B). At 0
+    # nobody holds anything: the least request first, E, B, A.
     trace = [Job(0, 1, 10), Job(0, 2, 10), Job(0, 1, 4), Job(0, 1, 3), Job(0, 1, 1)]
-    demands = Demands(
-        gpu_milli=np.full(5, 1000),
-        cpu_milli=np.array([8000, 0, 0, 0, 0]),
-        memory_mib=np.zeros(5, dtype=np.int64),
-        type_mask=np.full(5, ANY_TYPE),
-    )
+    cores = np.array([8000, 0, 0, 0, 0])
+    demands = Demands(np.full(5, 1000), cores, np.zeros(5, dtype=np.int64), np.full(5, ANY_TYPE))
     topology = replace(cluster(1, 4), server_cpu_milli=np.array([10_000]))
-    traits = {**by([0, 1, 0, 1, 2]), "demands": demands}
-    run = play(world(trace, topology, traits=traits), Drf(**RULES))
-    assert gantt(run) == {
-        "A": (0, 10, (3,)), "B": (0, 10, (1, 2)), "C": (4, 8, (0,)), "D": (1, 4, (0,)),
-        "E": (0, 1, (0,)),
-    }  # fmt: skip
-
-
-def test_where_no_user_is_known_the_virtual_cluster_counts():
-    unknown = [-1] * len(TRACE)
-    known = play(world(TRACE, cluster(1, 4), traits=by(USERS)), Drf(**RULES))
-    by_vc = play(world(TRACE, cluster(1, 4), traits=by(unknown, USERS)), Drf(**RULES))
-    assert gantt(by_vc) == gantt(known)
-
-
-def test_without_identities_the_least_request_goes_first():
-    # A holds both GPUs until 5, then C (1 GPU) goes before B (2).
-    trace = [Job(0, 2, 5), Job(1, 2, 4), Job(2, 1, 4)]
-    runs = [play(world(trace, cluster(1, 2)), s(**RULES)) for s in (Drf, SmallestGang, Fifo)]
-    drf, smallest, fifo = map(gantt, runs)
-    assert drf == smallest == {"A": (0, 5, (0, 1)), "B": (9, 13, (0, 1)), "C": (5, 9, (0,))}
-    assert drf != fifo
-
-
-def test_a_blocked_turn_ends_the_decision_unless_skipped():
-    # At 1 user 1 holds nothing but B does not fit beside A; C of user 0 would. At 5 nobody holds
-    # anything, and C asks for less than B.
-    trace = [Job(0, 1, 5), Job(1, 2, 2), Job(1, 1, 2)]
-    starts_s = {
-        skip: gantt(play(world(trace, cluster(1, 2), traits=by([0, 1, 0])),
-                         Drf(**{**RULES, "skip_blocked": skip})))["C"][0]
-        for skip in (True, False)
-    }  # fmt: skip
-    assert starts_s == {True: 1, False: 5}
+    found = charted(trace, topology, DRF, traits={**by([0, 1, 0, 1, 2]), "demands": demands})
+    assert found == "EDddCccc Bbbbbbbbbb*2 Aaaaaaaaaa"

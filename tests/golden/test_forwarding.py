@@ -21,7 +21,7 @@ from sim.protocols import Forwarding
 from sim.run import Kind, Run
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, cluster, gantt, play, world
+from tests.sim.worlds import Job, chart, cluster, gantt, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 4)]  # all arrive at partition 0
 
@@ -39,76 +39,51 @@ def run_with(
     return play(simulator, scheduler, seed)
 
 
-def test_own_leaves_the_other_partition_idle():
-    #         0         10  14  18
-    # GPU 0   AAAAAAAAAABBBBCCCC
-    # GPU 1   ..................
-    run = run_with(OwnOnly(), TRACE)
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 14, (0,)), "C": (14, 18, (0,))}
-    assert run.scheduler == "fifo+first_fit+own"
+@pytest.mark.parametrize(
+    ("forwarding", "max_forwards", "drawing", "forwards"),
+    [
+        (OwnOnly(), 3, "AaaaaaaaaaBbbbCccc", [0, 0, 0]),
+        (Steal(), 0, "AaaaaaaaaaBbbbCccc", [0, 0, 0]),
+        # B: 1 GPU wanted at home, 0 there: away. C: 1 and 1, home wins; it then waits beside an
+        # idle GPU 1 from 5 on.
+        (LeastLoadedForwarding(), 3, "AaaaaaaaaaCccc .Bbbb", [0, 1, 0]),
+        (OwnThenLeastLoaded(), 3, "AaaaaaaaaaCccc .Bbbb", [0, 1, 0]),
+        (Steal(), 3, "Aaaaaaaaaa .BbbbCccc", [0, 1, 1]),  # it binds late
+    ],
+)
+def test_where_jobs_go(forwarding: Forwarding, max_forwards: int, drawing: str, forwards):
+    run = run_with(forwarding, TRACE, max_forwards=max_forwards)
+    assert (chart(run), run.forwards.tolist()) == (drawing, forwards)
 
 
-def test_least_loaded_binds_at_arrival():
-    # B: 1 GPU wanted at home, 0 there: away. C: 1 and 1, home wins; it then waits beside an idle
-    # GPU 1 from 5 on.
-    #         0 1   5   10  14
-    # GPU 0   AAAAAAAAAACCCC
-    # GPU 1    BBBB
-    run = run_with(LeastLoadedForwarding(), TRACE)
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (1, 5, (1,)), "C": (10, 14, (0,))}
-    assert run.forwards.tolist() == [0, 1, 0]
-
-
-def test_steal_differs_it_binds_late():
-    #         0 1   5   9 10
-    # GPU 0   AAAAAAAAAA
-    # GPU 1    BBBBCCCC
+def test_runs_tell_the_rule_and_when_and_where_jobs_went():
+    assert run_with(OwnOnly(), TRACE).scheduler == "fifo+first_fit+own"
     run = run_with(Steal(), TRACE)
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (1, 5, (1,)), "C": (5, 9, (1,))}
-    assert run.forwards.tolist() == [0, 1, 1]
     assert run.partition.tolist() == [0, 1, 1]
-    moved = run.log.kind == Kind.FORWARD
-    assert run.log.time_s[moved].tolist() == [1, 5]
-
-
-def test_without_forwards_stealing_is_own():
-    run = run_with(Steal(), TRACE, max_forwards=0)
-    assert gantt(run) == gantt(run_with(OwnOnly(), TRACE))
+    assert run.log.time_s[run.log.kind == Kind.FORWARD].tolist() == [1, 5]
 
 
 def test_own_then_least_loaded_stays_where_it_fits_and_least_loaded_does_not():
     # Two GPUs a partition: B fits at home (GPU 1), though partition 1 is emptier (GPU 2).
-    stays = run_with(OwnThenLeastLoaded(), TRACE[:2], gpus_per_server=2)
-    assert gantt(stays)["B"] == (1, 5, (1,))
-    goes = run_with(LeastLoadedForwarding(), TRACE[:2], gpus_per_server=2)
-    assert gantt(goes)["B"] == (1, 5, (2,))
-    # One GPU each: B does not fit, and goes.
-    assert gantt(run_with(OwnThenLeastLoaded(), TRACE))["B"] == (1, 5, (1,))
+    for forwarding, gpu in ((OwnThenLeastLoaded(), 1), (LeastLoadedForwarding(), 2)):
+        run = run_with(forwarding, TRACE[:2], gpus_per_server=2)
+        assert gantt(run)["B"] == (1, 5, (gpu,))
 
 
 def test_random_uses_both_partitions_evenly_and_repeats_with_its_seed():
     trace = [Job(10.0 * i, 1, 5) for i in range(20)]
-    runs = [run_with(RandomForwarding(), trace, seed=seed) for seed in (3, 3)]
-    assert gantt(runs[0]) == gantt(runs[1])
-    counts = Counter(
-        partition
-        for seed in range(20)
-        for partition in run_with(RandomForwarding(), trace, seed=seed).partition.tolist()
-    )
+    runs = [run_with(RandomForwarding(), trace, seed=seed) for seed in (3, *range(20))]
+    assert gantt(runs[0]) == gantt(runs[1 + 3])
+    counts = Counter(partition for run in runs[1:] for partition in run.partition.tolist())
     assert abs(counts[0] - 200) < 40 and counts[0] + counts[1] == 400  # 4 sigma
 
 
 def test_children_are_routed_when_their_parents_are_done():
     # B, which A is the parent of, is ready at 10: D waits at home since 5, the other is empty.
-    #         0 2    7  10        20
-    # GPU 0   AAAAAAAAAADDDDDDDDDD
-    # GPU 1     CCCCC   BBBB
     trace = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 5), Job(5, 1, 10)]
     of_b = Precedence(np.array([0, 0, 1, 1, 1]), np.array([0]), np.array([0, 0, -1, -1]))
     run = run_with(LeastLoadedForwarding(), trace, traits={"precedence": of_b})
-    assert gantt(run) == {
-        "A": (0, 10, (0,)), "B": (10, 14, (1,)), "C": (2, 7, (1,)), "D": (10, 20, (0,)),
-    }  # fmt: skip
+    assert chart(run) == "AaaaaaaaaaDddddddddd ..Ccccc...Bbbb"
 
 
 @pytest.mark.parametrize(
@@ -118,5 +93,5 @@ def test_jobs_go_nowhere_they_could_never_run(forwarding):
     # All ask for type x, which only the home has.
     x = Demands(*(np.full(3, n) for n in (1000, 0, 0, 1)))
     run = run_with(forwarding(), TRACE, types=("x", "y"), traits={"demands": x})
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 14, (0,)), "C": (14, 18, (0,))}
+    assert chart(run) == "AaaaaaaaaaBbbbCccc"
     assert not run.forwards.any()

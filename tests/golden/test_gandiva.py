@@ -15,108 +15,70 @@ from sim.sharing import FallbackSharing, NoSharing
 from sim.simulator import Simulator, simulate
 from tests.oracle.cases import Case, cases
 from tests.sim.ledger import Ledger
-from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world
-
-KNOBS = {
-    "slice_s": 2.0,
-    "packing": False,
-    "least_speed": 1.2,
-    "trial_s": 1.0,
-    "migrate_every_s": None,
-}
+from tests.sim.worlds import Job, attempts, charted, cluster, gantt, physics_of, play, world
 
 
 def gandiva(**knobs) -> Gandiva:
-    return Gandiva(**{**KNOBS, **knobs})
+    plain = {"slice_s": 2.0, "packing": False, "least_speed": 1.2, "trial_s": 1.0}
+    return Gandiva(**{**plain, "migrate_every_s": None, **knobs})
 
 
 def fifo(sharing) -> Fifo:
     return Fifo(placer=FirstFit(), sharing=sharing, skip_blocked=True)
 
 
-def test_two_jobs_take_turns():
+TWO = [Job(0, 1, 10), Job(1, 1, 3)]
+ONES, PAIR = [Job(0, 1, 10)] * 3, Job(1, 2, 4)
+CASES = {  # what is seen -> scheduler, jobs, servers, GPUs of each, rules, the chart of each GPU
     # B comes at 1: no turn is under way, A gives way at once. From then on turns of 2 s.
-    #         01 3 56      13
-    # GPU 0   ABBAABAAAAAAA
-    trace = [Job(0, 1, 10), Job(1, 1, 3)]
-    run = play(world(trace, cluster(1, 1)), gandiva())
-    assert attempts(run.log) == {
-        "A": [(0, 1, (0,)), (3, 5, (0,)), (6, 13, (0,))],
-        "B": [(1, 3, (0,)), (5, 6, (0,))],
-    }
-    # FIFO:   AAAAAAAAAABBB
-    run = play(world(trace, cluster(1, 1)), fifo(NoSharing()))
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 13, (0,))}
-
-
-def test_a_turn_is_work_restarts_come_on_top():
+    "two jobs take turns": (gandiva(), TWO, 1, 1, {}, "ABbAaBAaaaaaa"),
+    "fifo does not": (fifo(NoSharing()), TWO, 1, 1, {}, "AaaaaaaaaaBbb"),
     # Restarts of 3 s, turns of 2 s. At 1 B starts for the first time, at once: its turn ends at 3.
     # A is back at 3, works from 6 and gives way at 8. B works 11-12 and is done.
-    #         01 3  6 8  12 15     22
-    # GPU 0   ABB...AA...B...AAAAAAA
-    run = play(world([Job(0, 1, 10), Job(1, 1, 3)], cluster(1, 1), restart_s=3.0), gandiva())
-    assert attempts(run.log) == {
-        "A": [(0, 1, (0,)), (3, 8, (0,)), (12, 22, (0,))],
-        "B": [(1, 3, (0,)), (8, 12, (0,))],
-    }
-
-
-def test_a_server_is_cleared_for_a_gang_and_turns_pass_within_a_size():
+    "a turn is work, restarts come on top": (
+        gandiva(), TWO, 1, 1, {"restart_s": 3.0}, "ABbAaaaaBbbbAaaaaaaaaa"),
     # A and B fill server 0, which is claimed for single GPUs; C opens server 1. D, two GPUs, comes
     # at 1: server 1 has one empty GPU, so C gives way. At 3 it is C's turn: A, on its GPU as long
     # as B, is the first row. D's end frees server 1 for A.
-    #         01 3 5    10 12
-    # GPU 0   AAACCCCCCCCC
-    # GPU 1   BBBBBBBBBB
-    # GPU 2   CDDDDAAAAAAA
-    # GPU 3    DDDD
-    jobs = [Job(0, 1, 10), Job(0, 1, 10), Job(0, 1, 10), Job(1, 2, 4)]
-    run = play(world(jobs, cluster(2, 2)), gandiva())
-    assert attempts(run.log) == {
-        "A": [(0, 3, (0,)), (5, 12, (2,))],
-        "B": [(0, 10, (1,))],
-        "C": [(0, 1, (2,)), (3, 12, (0,))],
-        "D": [(1, 5, (2, 3))],
-    }
-
-
-def test_a_gang_larger_than_a_server_has_as_many_leave_as_it_needs():
+    "a server is cleared for a gang, and turns pass within a size": (
+        gandiva(), [*ONES, PAIR], 2, 2, {}, "AaaCcccccccc Bbbbbbbbbb CDdddAaaaaaa .Dddd"),
     # A, B and C are alone on their servers of 2; at 1 D wants 4 GPUs: A leaves, 3 are empty...
     # B leaves, and D takes servers 0 and 1. C, last to give way, is not disturbed.
-    jobs = [Job(0, 2, 3), Job(0, 2, 3), Job(0, 2, 3), Job(1, 4, 2)]
-    run = play(world(jobs, cluster(3, 2)), gandiva())
-    assert attempts(run.log) == {
-        "A": [(0, 1, (0, 1)), (3, 5, (0, 1))],
-        "B": [(0, 1, (2, 3)), (3, 5, (2, 3))],
-        "C": [(0, 3, (4, 5))],
-        "D": [(1, 3, (0, 1, 2, 3))],
-    }
+    "as many leave as a large gang needs": (
+        gandiva(), [*[Job(0, 2, 3)] * 3, Job(1, 4, 2)], 3, 2, {}, "ADdAa*2 BDdBb*2 Ccc*2"),
+    # A claims server 0 for single GPUs, B the next for pairs; C joins A, D joins B. E, a pair,
+    # finds no room on servers 0 and 1 and claims server 2, though server 0 had two GPUs empty.
+    "servers belong to a size until they are empty": (
+        gandiva(), [Job(0, 1, 9), Job(0, 2, 9), Job(1, 1, 9), Job(1, 2, 9), Job(2, 2, 9)], 3, 4, {},
+        "Aaaaaaaaa .Ccccccccc .*2 Bbbbbbbbb*2 .Ddddddddd*2 ..Eeeeeeeee*2"),
+}  # fmt: skip
 
 
-def test_a_pair_that_is_slower_than_taking_turns_is_undone():
-    # Told: side by side each is slowed by 1.25, together 1.6 jobs alone. In truth by 4: at 3, after
-    # a trial of 2 s, both have done 0.5 s: 0.5 jobs alone, less than the 1 of taking turns.
-    #         01 3      11.5 14
-    # GPU 0   AaaAAAAAAAABBB
-    #          bb
-    trace, topology = [Job(0, 1, 10), Job(1, 1, 3)], cluster(1, 1)
-    truth = physics_of(topology, slowdown=((4.0,),))
-    told = physics_of(topology, slowdown=((1.25,),))
-    yard = {"physics": truth, "belief": told, "max_tenants": 2}
-    run = play(world(trace, topology, **yard), gandiva(packing=True, trial_s=2.0, slice_s=None))
-    assert attempts(run.log) == {"A": [(0, 11.5, (0,))], "B": [(1, 3, (0,)), (11.5, 14, (0,))]}
-    # Fallback sharing keeps the pair: B takes 12 s for its 3, A has 6 of 10 left at 13.
-    run = play(world(trace, topology, **yard), fifo(FallbackSharing()))
-    assert gantt(run) == {"A": (0, 19, (0,)), "B": (1, 13, (0,))}
+@pytest.mark.parametrize("case", CASES)
+def test_the_chart_is_as_drawn(case: str):
+    scheduler, jobs, servers, gpus, rules, drawing = CASES[case]
+    assert charted(jobs, cluster(servers, gpus), scheduler, **rules) == drawing
 
 
-def test_a_pair_that_pays_stays_together():
-    # In truth as told: 0.8 + 0.8 jobs alone. B takes 3.75 s; A has done 1 + 3 at 4.75.
-    trace, topology = [Job(0, 1, 10), Job(1, 1, 3)], cluster(1, 1)
-    physics = physics_of(topology, slowdown=((1.25,),))
-    yard = world(trace, topology, physics=physics, max_tenants=2)
-    run = play(yard, gandiva(packing=True, slice_s=None))
-    assert gantt(run) == {"A": (0, 10.75, (0,)), "B": (1, 4.75, (0,))}
+# Told: side by side each is slowed by 1.25, together 1.6 jobs alone.
+@pytest.mark.parametrize(
+    ("scheduler", "truly", "column_s", "drawing"),
+    [
+        # In truth by 4: at 3, after a trial of 2 s, both have done 0.5 s: 0.5 jobs alone, less than
+        # the 1 of taking turns. The pair is undone.
+        (gandiva(packing=True, trial_s=2.0, slice_s=None), 4.0, 0.5,
+         "AaaaaaaaaaaaaaaaaaaaaaaBbbbb+..Bbbb"),
+        # Fallback sharing keeps the pair: B takes 12 s for its 3, A has 6 of 10 left at 13.
+        (fifo(FallbackSharing()), 4.0, 1.0, "Aaaaaaaaaaaaaaaaaaa+.Bbbbbbbbbbbb"),
+        # As told: B takes 3.75 s; A has done 1 + 3 at 4.75. They stay together.
+        (gandiva(packing=True, slice_s=None), 1.25, 0.25, f"A{'a' * 42}+....Bbbbbbbbbbbbbbb"),
+    ],
+)  # fmt: skip
+def test_a_pair_that_is_slower_than_taking_turns_is_undone(scheduler, truly, column_s, drawing):
+    topology = cluster(1, 1)
+    truth, told = (physics_of(topology, slowdown=((by,),)) for by in (truly, 1.25))
+    yard = {"physics": truth, "belief": told, "max_tenants": 2, "column_s": column_s}
+    assert charted(TWO, topology, scheduler, **yard) == drawing
 
 
 @pytest.mark.parametrize(("at_s", "stays"), [(1.0, False), (3.0, True)])
@@ -151,29 +113,15 @@ def test_no_pair_where_it_does_not_pay_or_gangs_differ_or_gpus_hold_one(slowdown
 def test_a_spread_gang_moves_once_a_server_is_free():
     # A and B share server 0 (single GPUs), C opens server 1. At 3 D finds GPUs 1 and 3: half
     # speed. C ends at 5; at 7, four seconds after D's start, D moves with 2 of its 6 s done.
-    #         0 2 3 5 7   11
-    # GPU 0   AAAAAAAAA
-    # GPU 1   BB ddddd
-    # GPU 2   CCCCC   DDDD
-    # GPU 3      ddddd DDD
     topology = cluster(2, 2)
     jobs = [Job(0, 1, 9), Job(0, 1, 2), Job(0, 1, 5), Job(3, 2, 6)]
     physics = physics_of(topology, server_s=(0.0, 0.0, 1.0))
-    dally = gandiva(slice_s=None, migrate_every_s=4.0)
-    run = play(world(jobs, topology, physics=physics), dally)
-    assert attempts(run.log)["D"] == [(3, 7, (1, 3)), (7, 11, (2, 3))]
-    still = play(world(jobs, topology, physics=physics), gandiva(slice_s=None))
-    assert attempts(still.log)["D"] == [(3, 15, (1, 3))]
-
-
-def test_servers_belong_to_a_size_until_they_are_empty():
-    # A claims server 0 for single GPUs, B the next for pairs; C joins A, D joins B. E, a pair,
-    # finds no room on servers 0 and 1 and claims server 2, though server 0 had two GPUs empty.
-    jobs = [Job(0, 1, 9), Job(0, 2, 9), Job(1, 1, 9), Job(1, 2, 9), Job(2, 2, 9)]
-    run = play(world(jobs, cluster(3, 4)), gandiva())
-    assert {job: stay[2] for job, stay in gantt(run).items()} == {
-        "A": (0,), "B": (4, 5), "C": (1,), "D": (6, 7), "E": (8, 9),
-    }  # fmt: skip
+    for every_s, drawing in (
+        (4.0, "Aaaaaaaaa Bb.Dddd Ccccc..Dddd ...DdddDddd"),
+        (None, "Aaaaaaaaa Bb.Dddddddddddd Ccccc ...Dddddddddddd"),
+    ):
+        scheduler = gandiva(slice_s=None, migrate_every_s=every_s)
+        assert charted(jobs, topology, scheduler, physics=physics) == drawing
 
 
 KNOBS_OF_ALL_KINDS = st.fixed_dictionaries({

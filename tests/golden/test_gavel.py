@@ -13,7 +13,7 @@ from sim.schedulers.gavel import MAX_MIN, TOTAL_THROUGHPUT, Classes, Gavel, time
 from sim.schedulers.orders import Las
 from sim.sharing import NoSharing
 from sim.topology.topology import Topology
-from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, attempts, charted, cluster, gantt, physics_of, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
 OLD_AND_NEW = cluster(2, 1, types=("old", "new"))
@@ -37,53 +37,38 @@ def classes(speed: list[list[float]], gpus: list[float], jobs: list[int]) -> Cla
     return Classes(np.array(jobs), np.array(gpus), table, use)
 
 
-@pytest.mark.parametrize("policy", [MAX_MIN, TOTAL_THROUGHPUT])
-def test_the_job_that_gains_most_from_a_type_gets_it(policy: str):
-    # A is four times as fast on the new type, B half as fast. Relative to half of the time on each,
-    # A reaches 0.4 on the old and 1.6 on the new, B 1.33 and 0.67.
-    #             0         10             40
-    # GPU 0 old   BBBBBBBBBBBBBBBBBBBB...BB
-    # GPU 1 new   AAAAAAAAAA
-    jobs = [Job(0, 1, 40), Job(0, 1, 40, profile=1)]
-    yard = world(jobs, OLD_AND_NEW, physics=paces(OLD_AND_NEW, 4.0, 0.5))
-    assert gantt(play(yard, gavel(policy))) == {"A": (0, 10, (1,)), "B": (0, 40, (0,))}
+LAS = Las(**RULES, quantum_gpu_s=5.0)
+GAINS = [Job(0, 1, 40), Job(0, 1, 40, profile=1)]
+APART = "B" + "b" * 39
 
 
-def test_las_differs_since_it_takes_no_notice_of_types():
-    jobs = [Job(0, 1, 40), Job(0, 1, 40, profile=1)]
-    yard = world(jobs, OLD_AND_NEW, physics=paces(OLD_AND_NEW, 4.0, 0.5))
-    las = play(yard, Las(**RULES, quantum_gpu_s=5.0))
-    assert gantt(las) == {"A": (0, 40, (0,)), "B": (0, 80, (1,))}
-
-
-def test_jobs_change_types_when_a_round_begins():
-    # A (1.2 times as fast on the new type) has it until B (4 times) comes at 2 and finds the old
-    # one. The round at 5 turns them round: B has done 3 of its 43 and does the rest in 10 s. Then
-    # A, which has done 6 + 10, goes back and does its 24 in 20 s.
-    #             0 2  5         15                  35
-    # GPU 0 old   ..BBBAAAAAAAAAA
-    # GPU 1 new   AAAAABBBBBBBBBBAAAAAAAAAAAAAAAAAAAA
-    jobs = [Job(0, 1, 40, profile=1), Job(2, 1, 43)]
-    yard = world(jobs, OLD_AND_NEW, physics=paces(OLD_AND_NEW, 4.0, 1.2))
-    assert attempts(play(yard, gavel(TOTAL_THROUGHPUT)).log) == {
-        "A": [(0, 5, (1,)), (5, 15, (0,)), (15, 35, (1,))],
-        "B": [(2, 5, (0,)), (5, 15, (1,))],
-    }
+@pytest.mark.parametrize(
+    ("scheduler", "jobs", "fast", "drawing"),
+    [
+        # A is four times as fast on the new type, B half as fast. Relative to half of the time on
+        # each, A reaches 0.4 on the old and 1.6 on the new, B 1.33 and 0.67.
+        (gavel(MAX_MIN), GAINS, (4.0, 0.5), f"{APART} Aaaaaaaaaa"),
+        (gavel(TOTAL_THROUGHPUT), GAINS, (4.0, 0.5), f"{APART} Aaaaaaaaaa"),
+        # Least attained service takes no notice of types.
+        (LAS, GAINS, (4.0, 0.5), f"A{'a' * 39} B{'b' * 79}"),
+        # A (1.2 times as fast on the new type) has it until B (4 times) comes at 2 and finds the
+        # old one. The round at 5 turns them round: B has done 3 of its 43 and does the rest in
+        # 10 s. Then A, which has done 6 + 10, goes back and does its 24 in 20 s.
+        (gavel(TOTAL_THROUGHPUT), [Job(0, 1, 40, profile=1), Job(2, 1, 43)], (4.0, 1.2),
+         "..BbbAaaaaaaaaa AaaaaBbbbbbbbbbAaaaaaaaaaaaaaaaaaaa"),
+    ],
+)  # fmt: skip
+def test_who_gets_which_type(scheduler, jobs, fast, drawing):
+    physics = paces(OLD_AND_NEW, *fast)
+    assert charted(jobs, OLD_AND_NEW, scheduler, physics=physics) == drawing
 
 
 def test_jobs_alike_take_turns():
     # Half of the time each. At 5 A has had 5 s, B nothing; at 10 both 5 of 5; at 15 A 10 of 7.5.
-    #         0    5    10   15   20   25   30   35   40
-    # GPU 0   AAAAABBBBBAAAAABBBBBAAAAABBBBBAAAAABBBBB
     jobs = [Job(0, 1, 20), Job(0, 1, 20)]
-    run = play(world(jobs, cluster(1, 1)), gavel())
-    assert attempts(run.log) == {
-        "A": [(start, start + 5, (0,)) for start in (0, 10, 20, 30)],
-        "B": [(start, start + 5, (0,)) for start in (5, 15, 25, 35)],
-    }
+    assert charted(jobs, cluster(1, 1), gavel(), column_s=5.0) == "ABABABAB"
     # Least attained service lets B go on at 10, where it is level with A.
-    las = play(world(jobs, cluster(1, 1)), Las(**RULES, quantum_gpu_s=5.0))
-    assert attempts(las.log)["B"][0] == (5, 15, (0,))
+    assert charted(jobs, cluster(1, 1), LAS, column_s=5.0).startswith("ABb")
 
 
 def test_a_large_gang_gets_a_smaller_share_of_the_time():

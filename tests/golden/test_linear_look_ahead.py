@@ -6,40 +6,29 @@ import pytest
 
 from sim.scoring.ahead import wait_over_loss
 from tests.golden.test_linear_score import SPREAD_STEP, linear
-from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, charted, cluster, gantt, physics_of, play, world
 
 
 @pytest.mark.parametrize(
-    ("duration_s", "stay"), [(200, (400, 700, (1, 3))), (3000, (1000, 4000, (0, 1)))]
+    ("predicted_s", "c_s", "share", "stay"),
+    [
+        # From 400 on C waits 600 s for a whole server; spread it loses half of its work: 100 s of
+        # 200, 1500 s of 3000.
+        (1000, 200, 0.0, (400, 700, (1, 3))),
+        (1000, 3000, 0.0, (1000, 4000, (0, 1))),
+        # A and B were to end at 100. At 400 they are about to end (in 60 s) or, as who outlives its
+        # prediction may stay as long again, have 400 s left; spread C loses 150 s.
+        (100, 300, 0.0, (1000, 1300, (0, 1))),
+        (100, 300, 1.0, (400, 850, (1, 3))),
+    ],
 )
-def test_a_gang_starts_spread_if_the_wait_is_longer_than_what_spreading_costs(duration_s, stay):
-    # A and B stand on one server each until 1000. From 400 on C waits 600 s for a whole one; spread
-    # it loses half of its work: 100 s of 200, 1500 s of 3000.
-    #          0       400    700   1000     4000
-    # GPU 0, 2 AAAAAAAAAAAAAAAAAAAAA
-    # GPU 1, 3         CCCCCCC
-    # GPU 0, 1                      CCCCCCCCCCC  the longer C
+def test_a_gang_starts_spread_if_the_wait_is_longer_than_what_spreading_costs(
+    predicted_s, c_s, share, stay
+):
+    # A and B stand on one server each until 1000.
     topology = cluster(2, 2)
     physics = physics_of(topology, server_s=SPREAD_STEP)
-    jobs = [Job(0, 1, 1000), Job(0, 1, 1000), Job(400, 2, duration_s)]
-    scheduler = linear({"bias": 0.01, "fragments": 0.5, "wait_over_loss": 1.0})
-    run = play(world(jobs, topology, physics=physics), scheduler)
-    assert gantt(run)["C"] == stay
-
-
-@pytest.mark.parametrize(
-    ("share", "stay"), [(0.0, (1000, 1300, (0, 1))), (1.0, (400, 850, (1, 3)))]
-)
-def test_who_outlives_its_prediction_may_stay_as_long_again(share, stay):
-    # A and B were to end at 100. At 400 they are about to end (in 60 s) or have 400 s left; spread
-    # C loses 150 s.
-    #          0       400   850 1000 1300
-    # GPU 0, 2 AAAAAAAAAAAAAAAAAAAAA
-    # GPU 1, 3         CCCCCCC
-    # GPU 0, 1                      CCCCCC  without the share
-    topology = cluster(2, 2)
-    physics = physics_of(topology, server_s=SPREAD_STEP)
-    jobs = [Job(0, 1, 1000, estimate_s=100)] * 2 + [Job(400, 2, 300)]
+    jobs = [Job(0, 1, 1000, estimate_s=predicted_s)] * 2 + [Job(400, 2, c_s)]
     scheduler = linear({"bias": 0.01, "fragments": 0.5, "wait_over_loss": 1.0}, rest_share=share)
     run = play(world(jobs, topology, physics=physics), scheduler)
     assert gantt(run)["C"] == stay
@@ -48,31 +37,16 @@ def test_who_outlives_its_prediction_may_stay_as_long_again(share, stay):
 def test_a_job_joins_the_server_that_it_does_not_keep_from_falling_empty():
     # C ends before B does, so it costs nothing beside B, but keeps A's server from 1000 to 5100.
     # D ends before A does: both places cost nothing, the lower GPU wins.
-    #        0 100 300   1000    5100 6000
-    # GPU 0  AAAAAAAAAAAAAAA
-    # GPU 1    DDDDD
-    # GPU 2  BBBBBBBBBBBBBBBBBBBBBBBBBBBBB
-    # GPU 3    CCCCCCCCCCCCCCCCCCCCCC
     jobs = [Job(0, 1, 1000), Job(0, 1, 6000), Job(100, 1, 5000), Job(100, 1, 200)]
-    run = play(
-        world(jobs, cluster(2, 2)), linear({"bias": 1.0, "fragments": 1.0, "prolongs": -1.0})
+    scheduler = linear({"bias": 1.0, "fragments": 1.0, "prolongs": -1.0})
+    assert charted(jobs, cluster(2, 2), scheduler, column_s=100.0) == (
+        f"Aaaaaaaaaa .Dd B{'b' * 59} .C{'c' * 49}"
     )
-    assert gantt(run) == {
-        "A": (0, 1000, (0,)),
-        "B": (0, 6000, (2,)),
-        "C": (100, 5100, (3,)),
-        "D": (100, 300, (1,)),
-    }
 
 
 @pytest.mark.parametrize(("weight", "gpu", "began_s"), [(0.0, 1, 2020), (-1.0, 3, 1000)])
 def test_a_job_keeps_off_the_server_that_a_waiting_gang_will_have(weight, gpu, began_s):
     # C wants a whole server: A's falls empty at 1000. D, 2000 s long, would put that off by 1020 s.
-    #        0 10 20        1000      2020  3000
-    # GPU 0  AAAAAAAAAAAAAAAACCCCCC
-    # GPU 1                  CCCCCC
-    # GPU 2  BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
-    # GPU 3        DDDDDDDDDDDDDDDDDDDDDDD
     topology = cluster(2, 2)
     physics = physics_of(topology, server_s=SPREAD_STEP)
     jobs = [Job(0, 1, 1000), Job(0, 1, 3000), Job(10, 2, 500), Job(20, 1, 2000)]
@@ -87,9 +61,7 @@ BUSY = [Job(0, 1, 1000), Job(0, 1, 300, home=1), Job(10, 1, 100)]
 
 @pytest.mark.parametrize(("weight", "stay"), [(1.0, (300, 400, (1,))), (0.0, (1000, 1100, (0,)))])
 def test_a_waiting_job_goes_to_where_it_is_predicted_to_start_sooner(weight, stay):
-    #        0 10    300 400   1000
-    # GPU 0  AAAAAAAAAAAAAAAAAAAA
-    # GPU 1  BBBBBBBBBCCCC               C is handed over at 10 and waits there
+    # C is handed over at 10 and waits there.
     forward = {"bias": -0.1, "wait_difference": weight}
     run = play(world(BUSY, cluster(2, 1), partitions=2), linear({"bias": 1.0}, forward))
     assert gantt(run)["C"] == stay
@@ -100,9 +72,6 @@ def test_a_waiting_job_goes_to_where_it_is_predicted_to_start_sooner(weight, sta
 def test_who_waits_elsewhere_counts_if_it_is_shorter(weight, stay):
     # B ends before A does, but C, 300 s long, waits behind it: D starts sooner at home. Without the
     # line of those who wait D goes to where the GPU falls empty first.
-    #        0 10 20   900 1000 1100
-    # GPU 0  AAAAAAAAAAAAAADDDD
-    # GPU 1  BBBBBBBBBBCCCCCCCC
     jobs = [Job(0, 1, 1000), Job(0, 1, 900, home=1), Job(10, 1, 300, home=1), Job(20, 1, 400)]
     forward = {"bias": -0.01, "start_difference": weight, "wait_difference": 1.0 - weight}
     scheduler = linear({"bias": 1.0, "duration": -0.1}, forward)
@@ -118,14 +87,8 @@ def test_who_waits_elsewhere_counts_if_it_is_shorter(weight, stay):
 def test_what_a_job_would_do_to_the_place_it_would_have_elsewhere_counts(forward, gpu):
     # F has no room at home (GPUs 0 to 3). Of the others, the first falls empty at 1000, the second
     # at 9000, after F; the third at 2000, and has one empty GPU.
-    jobs = [
-        Job(0, 4, 9500),
-        Job(0, 1, 1000, home=1),
-        Job(0, 1, 9000, home=2),
-        Job(0, 1, 2000, home=3),
-        Job(0, 2, 2000, home=3),
-        Job(10, 1, 8000),
-    ]
+    jobs = [Job(0, 4, 9500), Job(0, 1, 1000, home=1), Job(0, 1, 9000, home=2),
+            Job(0, 1, 2000, home=3), Job(0, 2, 2000, home=3), Job(10, 1, 8000)]  # fmt: skip
     scheduler = linear({"bias": 1.0}, {"bias": -0.1, "placeable": 1.0} | forward)
     run = play(world(jobs, cluster(4, 4), partitions=4, max_forwards=1), scheduler)
     assert gantt(run)["F"][2] == (gpu,)

@@ -21,7 +21,7 @@ from sim.simulator import Simulator, simulate
 from sim.view import Signal
 from tests.engine.playing import assert_same
 from tests.oracle.cases import Case, cases
-from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, chart, charted, cluster, gantt, physics_of, play, world
 
 NEVER = {"bias": -5.0}  # no forward is worth it
 SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow
@@ -39,116 +39,98 @@ def linear(start: dict[str, float], forward: dict[str, float] = NEVER, **given) 
     return LinearScore(**{"weights": weights, **values})
 
 
+# A and B stand on one server each where servers are liked partly free; C wants two GPUs.
 TWO_APART = [Job(0, 1, 100), Job(0, 1, 100), Job(10, 2, 60)]
-
-
-def apart(spread: float) -> LinearScore:
-    """Likes to leave servers partly free, so A and B stand on one server each."""
-    return linear({"bias": 1.0, "fragments": 0.5, "spread": spread})
-
-
-def test_a_gang_starts_spread_where_that_costs_less_than_waiting_scores():
-    # ln 1.5 = 0.41: with weight -1 the spread place scores 1 - 0.41 > 0, with -4 it does not.
-    #          0   10                100
-    # GPU 0    AAAAAAAAAAAAAAAAAAAAA       GPU 2  BBBBBBBBBBBBBBBBBBBBB
-    # GPU 1        CCCCCCCCCCCCCCCCC       GPU 3      CCCCCCCCCCCCCCCCC     60 s of work in 90 s
-    topology = cluster(2, 2)
-    physics = physics_of(topology, server_s=SPREAD_STEP)
-    run = play(world(TWO_APART, topology, physics=physics), apart(-1.0))
-    assert gantt(run) == {"A": (0, 100, (0,)), "B": (0, 100, (2,)), "C": (10, 100, (1, 3))}
-    #          0   10                100        160
-    # GPU 0, 1 AAAAAAAAAAAAAAAAAAAAACCCCCCCCCCC
-    run = play(world(TWO_APART, topology, physics=physics), apart(-4.0))
-    assert gantt(run)["C"] == (100, 160, (0, 1))
-
-
-def test_sjf_consolidated_never_spreads_and_packs():
-    # GPU 0, 1  A and B;  GPU 2, 3  C from 10 on: best fit leaves it a whole server
-    topology = cluster(2, 2)
-    physics = physics_of(topology, server_s=SPREAD_STEP)
-    sjf = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
-    run = play(world(TWO_APART, topology, physics=physics), sjf)
-    assert gantt(run) == {"A": (0, 100, (0,)), "B": (0, 100, (1,)), "C": (10, 70, (2, 3))}
-
-
 FOUR = [Job(0, 1, 1000), Job(100, 1, 400), Job(200, 1, 600), Job(300, 1, 200)]
+CONSOLIDATED = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
+# At 1000 four short jobs would fill a window of 4; the long B has waited 990 s.
+OLD_AND_NEW = [Job(0, 1, 1000), Job(10, 1, 5000), *(Job(900, 1, 50) for _ in range(4))]
+AGED = {"bias": 1.0, "age": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("spread", "drawing"),
+    [
+        # ln 1.5 = 0.41: with weight -1 the spread place scores 1 - 0.41 > 0: 60 s of work in 90 s.
+        (-1.0, "Aaaaaaaaaa .Ccccccccc Bbbbbbbbbb .Ccccccccc"),
+        (-4.0, "AaaaaaaaaaCccccc ..........Cccccc Bbbbbbbbbb"),  # it does not
+        (None, "Aaaaaaaaaa Bbbbbbbbbb .Cccccc*2"),  # best fit leaves C a whole server
+    ],
+)
+def test_a_gang_starts_spread_where_that_costs_less_than_waiting_scores(spread, drawing):
+    topology = cluster(2, 2)
+    scheduler = CONSOLIDATED
+    if spread is not None:
+        scheduler = linear({"bias": 1.0, "fragments": 0.5, "spread": spread})
+    physics = physics_of(topology, server_s=SPREAD_STEP)
+    assert charted(TWO_APART, topology, scheduler, physics=physics, column_s=10.0) == drawing
 
 
 def test_waiting_jobs_are_forwarded_to_where_there_is_room_now():
-    #         0 100  500 700  1000 1300     B goes at once; C and D wait at home until 500, where D
-    # GPU 0   AAAAAAAAAAAAAAAAAAA           is shorter and so scores more; C goes at 700.
-    # GPU 1   .BBBBBBDDDDCCCCCCCCCCC
+    # B goes at once; C and D wait at home until 500, where D is shorter and so scores more; C goes
+    # at 700.
     scheduler = linear(
         {"bias": 1.0}, {"bias": -1.5, "placeable": 2.0, "duration": -0.2, "load_difference": 0.1}
     )
     run = play(world(FOUR, cluster(2, 1), partitions=2), scheduler)
-    assert gantt(run) == {
-        "A": (0, 1000, (0,)),
-        "B": (100, 500, (1,)),
-        "C": (700, 1300, (1,)),
-        "D": (500, 700, (1,)),
-    }
+    assert chart(run, 100.0) == "Aaaaaaaaaa .BbbbDdCccccc"
     assert run.forwards.tolist() == [0, 1, 1, 1]
-
-
-def test_without_a_hop_left_everybody_waits_at_home():
+    # Without a hop left everybody waits at home.
     scheduler = linear({"bias": 1.0, "duration": -0.1}, {"bias": 1.0})
     run = play(world(FOUR, cluster(2, 1), partitions=2, max_forwards=0), scheduler)
     assert gantt(run)["D"] == (1000, 1200, (0,))
     assert run.forwards.sum() == 0
 
 
-def test_it_shares_a_gpu_where_the_slow_down_is_worth_it():
-    # Both 1.2 times as slow: 4 ln 1.2 = 0.73 < 1.  B does 400 s in 480 s; A has 600 left then.
-    # GPU 0   AAAAAAAAAAAAA    0-1080
-    #         BBBBBB           0-480
-    jobs, topology = [Job(0, 1, 1000), Job(0, 1, 400)], cluster(1, 1)
-    physics = physics_of(topology, slowdown=((1.2,),))
-    for weight, expected in ((-4.0, (0, 480)), (-8.0, (0, 400))):
-        scheduler = linear({"bias": 1.0, "own_slowdown": weight, "duration": -0.1})
-        run = play(world(jobs, topology, physics=physics, max_tenants=2), scheduler)
-        assert gantt(run)["B"][:2] == pytest.approx(expected)
-        began_s = 0 if weight == -4.0 else 400
-        assert gantt(run)["A"][0] == began_s
+@pytest.mark.parametrize(
+    ("weight", "drawing"),
+    # Both 1.2 times as slow: 4 ln 1.2 = 0.73 < 1.  B does 400 s in 480 s; A has 600 left then. With
+    # -8 it is not worth it: the shorter B first.
+    [(-4.0, f"Bbbbbbbbbbbb+A{'a' * 26}"), (-8.0, f"BbbbbbbbbbA{'a' * 24}")],
+)
+def test_it_shares_a_gpu_where_the_slow_down_is_worth_it(weight: float, drawing: str):
+    topology = cluster(1, 1)
+    scheduler = linear({"bias": 1.0, "own_slowdown": weight, "duration": -0.1})
+    yard = world([Job(0, 1, 1000), Job(0, 1, 400)], topology, max_tenants=2,
+                 physics=physics_of(topology, slowdown=((1.2,),)))  # fmt: skip
+    assert chart(play(yard, scheduler), 40.0) == drawing
 
 
 def test_a_pair_that_does_not_fit_is_never_put_together():
     topology = cluster(1, 1)
-    physics = physics_of(topology, infeasible=[(0, 0)])
-    run = play(
-        world([Job(0, 1, 10), Job(0, 1, 10)], topology, physics=physics, max_tenants=2),
-        linear({"bias": 1.0}),
-    )
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 20, (0,))}
+    yard = {"physics": physics_of(topology, infeasible=[(0, 0)]), "max_tenants": 2}
+    found = charted([Job(0, 1, 10)] * 2, topology, linear({"bias": 1.0}), column_s=10.0, **yard)
+    assert found == "AB"
 
 
 def test_an_idle_partition_must_start_the_best_there_is():
     # Nothing is worth starting. GPU 1 stays empty; B is shorter, so it comes first.
-    # GPU 0   BBAAAA
-    run = play(
-        world([Job(0, 1, 400), Job(0, 1, 200)], cluster(1, 2)),
-        linear({"bias": -5.0, "duration": -1.0}),
-    )
-    assert gantt(run) == {"A": (200, 600, (0,)), "B": (0, 200, (0,))}
+    scheduler = linear({"bias": -5.0, "duration": -1.0})
+    jobs = [Job(0, 1, 400), Job(0, 1, 200)]
+    assert charted(jobs, cluster(1, 2), scheduler, column_s=100.0) == "BbAaaa"
 
 
 @pytest.mark.parametrize(("patience_s", "began_s"), [(300.0, 310.0), (5000.0, 1000.0)])
 def test_an_old_job_with_a_compact_place_is_not_kept_waiting(patience_s: float, began_s: float):
     # Nothing happens at 310: the scheduler asks to be woken when B runs out of patience.
-    run = play(
-        world([Job(0, 1, 1000), Job(10, 1, 100)], cluster(1, 2)),
-        linear({"bias": -5.0}, patience_s=patience_s),
-    )
+    scheduler = linear({"bias": -5.0}, patience_s=patience_s)
+    run = play(world([Job(0, 1, 1000), Job(10, 1, 100)], cluster(1, 2)), scheduler)
     assert gantt(run)["B"] == (began_s, began_s + 100, (1,) if began_s < 1000 else (0,))
+    # An old gang, too, for whose cores two servers are the fewest: two GPUs a server, but cores for
+    # one worker of B beside or without A.
+    topology = dataclasses.replace(cluster(2, 2), server_cpu_milli=np.full(2, 1000))
+    demands = Demands(
+        np.array([1000, 1000]), np.array([100, 600]), *np.full((2, 2), [[0], [ANY_TYPE]])
+    )
+    yard = world([Job(0, 1, 1000), Job(10, 2, 100)], topology, traits={"demands": demands})
+    assert gantt(play(yard, scheduler))["B"][:2] == (began_s, began_s + 100)
 
 
-def test_old_jobs_have_a_quarter_of_the_window():
-    # Window 4: at 1000 four short jobs would fill it; the long B has waited 990 s.
-    jobs = [Job(0, 1, 1000), Job(10, 1, 5000), *(Job(900, 1, 50) for _ in range(4))]
-    scheduler = linear({"bias": 1.0, "age": 1.0}, window=4, patience_s=500.0)
-    assert gantt(play(world(jobs, cluster(1, 1)), scheduler))["B"][0] == 1000
-    scheduler = linear({"bias": 1.0, "age": 1.0}, window=4, patience_s=5000.0)
-    assert gantt(play(world(jobs, cluster(1, 1)), scheduler))["B"][0] > 1000
+@pytest.mark.parametrize(("patience_s", "first"), [(500.0, True), (5000.0, False)])
+def test_old_jobs_have_a_quarter_of_the_window(patience_s: float, first: bool):
+    scheduler = linear(AGED, window=4, patience_s=patience_s)
+    began_s = gantt(play(world(OLD_AND_NEW, cluster(1, 1)), scheduler))["B"][0]
+    assert began_s == 1000 if first else began_s > 1000
 
 
 def test_a_job_too_large_for_its_partition_is_sent_where_it_fits():
@@ -164,23 +146,6 @@ def test_demands_decide_where_a_gang_goes():
     demands = Demands(*(np.full(1, n) for n in (1000, 600, 0, ANY_TYPE)))
     yard = world([Job(0, 2, 10)], topology, traits={"demands": demands})
     assert gantt(play(yard, linear({"bias": 1.0}))) == {"A": (0, 10, (0, 2))}
-
-
-@pytest.mark.parametrize(("patience_s", "began_s"), [(300.0, 310.0), (5000.0, 1000.0)])
-def test_an_old_gang_for_whose_cores_two_servers_are_the_fewest_is_not_kept_waiting(
-    patience_s: float, began_s: float
-):
-    # GPU 0   AAAAAAAAAAA     two GPUs a server, but cores for one worker of B beside or without A
-    # GPU 1      BBBB
-    # GPU 2      BBBB
-    topology = dataclasses.replace(cluster(2, 2), server_cpu_milli=np.full(2, 1000))
-    demands = Demands(
-        np.array([1000, 1000]), np.array([100, 600]), *np.full((2, 2), [[0], [ANY_TYPE]])
-    )
-    jobs = [Job(0, 1, 1000), Job(10, 2, 100)]
-    yard = world(jobs, topology, traits={"demands": demands})
-    run = play(yard, linear({"bias": -5.0}, patience_s=patience_s))
-    assert gantt(run)["B"][:2] == (began_s, began_s + 100)
 
 
 def test_features_of_one_placement():
@@ -199,22 +164,18 @@ def test_features_of_one_placement():
     assert (view.now_s, view.queued.tolist()) == (600.0, [1])
     assert refuses.decide(view).starts == ()
     seen = dict(zip(START_FEATURES, refuses.scoring(view).start_x.tolist(), strict=True))
-    assert seen["bias"] == 1.0
-    assert seen["spread"] == 0.0
-    assert seen["duration"] == pytest.approx(0.0)
-    assert seen["age"] == pytest.approx(np.log(2) / 2.5)
-    assert seen["relative_age"] == pytest.approx(np.log(1 + 1 / 6) / 2.5)
-    assert seen["gang"] == 0.25
-    assert seen["occupancy"] == 0.25
-    assert seen["pressure"] == pytest.approx(np.log(1.5))
-    assert (seen["shared"], seen["fragments"]) == (0.0, 0.0)
+    known = {
+        "bias": 1.0, "spread": 0.0, "duration": 0.0, "age": np.log(2) / 2.5,
+        "relative_age": np.log(1 + 1 / 6) / 2.5, "gang": 0.25, "occupancy": 0.25,
+        "pressure": np.log(1.5), "shared": 0.0, "fragments": 0.0,
+    }  # fmt: skip
+    assert {name: seen[name] for name in known} == pytest.approx(known, rel=1e-12)
 
 
 def test_blind_it_reads_no_prediction_and_looks_at_small_gangs():
     blind = linear({"bias": 1.0, "gang": -0.1}, use_durations=False, window=1)
-    assert (blind.name, blind.needs) == (
-        "linear_score_blind", Signal.PROFILE | Signal.INTERFERENCE,
-    )  # fmt: skip
+    assert blind.name == "linear_score_blind"
+    assert blind.needs == Signal.PROFILE | Signal.INTERFERENCE
     jobs = [Job(0, 2, 100), Job(1, 2, 10, np.nan), Job(2, 1, 50, np.nan)]
     run = play(world(jobs, cluster(1, 2)), blind)
     assert gantt(run)["C"] == (100, 150, (0,))
@@ -239,33 +200,23 @@ def random_yard(seed: int) -> Simulator:
     return world(jobs, topology, physics=physics, partitions=3, max_tenants=2)
 
 
+def weights_drawn(names: tuple[str, ...], rng: np.random.Generator) -> dict[str, float]:
+    return dict(zip(names, rng.normal(0, 2, len(names)).tolist(), strict=True))
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_run_in_compiled_code_is_the_same_run(seed: int):
     rng = np.random.default_rng(seed)
-    scheduler = linear(
-        dict(zip(START_FEATURES, rng.normal(0, 2, len(START_FEATURES)), strict=True)),
-        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, len(FORWARD_FEATURES)), strict=True))
-        | {"placeable": 8.0},
-        patience_s=3000.0,
-    )
+    start, forward = weights_drawn(START_FEATURES, rng), weights_drawn(FORWARD_FEATURES, rng)
+    scheduler = linear(start, forward | {"placeable": 8.0}, patience_s=3000.0)
     run = simulate(random_yard(seed), scheduler, 0, None, compiled=False)
     assert run.forwards.sum() > 0
     assert_same(play(random_yard(seed), scheduler), run)
     assert mean_jct_s(unlogged(random_yard(seed), scheduler)) == jct_s(run)[counted(run)].mean()
 
 
-@settings(max_examples=15)
-@given(case=cases(most_partitions=3, most_jobs=30, life=True), seed=st.integers(0, 9))
-def test_any_weights_are_legal_in_several_partitions_through_all_of_life(
-    case: Case, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    scheduler = linear(
-        dict(zip(START_FEATURES, rng.normal(0, 2, len(START_FEATURES)), strict=True)),
-        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, len(FORWARD_FEATURES)), strict=True)),
-        patience_s=20.0,
-        window=int(rng.integers(1, 6)),
-    )
+def assert_loops_agree(case: Case, scheduler: LinearScore, seed: int) -> None:
+    """The compiled loop decides as who is asked, and any weights are legal."""
     runs = []
     for compiled in (True, False):
         simulator = Simulator(**case.arguments())
@@ -275,6 +226,17 @@ def test_any_weights_are_legal_in_several_partitions_through_all_of_life(
         runs.append(simulator.outcome(scheduler.name, 0, 0.0, 0.0))
     assert_same(*runs)
     assert np.all(runs[0].forwards <= case.rules.max_forwards)
+
+
+@settings(max_examples=15)
+@given(case=cases(most_partitions=3, most_jobs=30, life=True), seed=st.integers(0, 9))
+def test_any_weights_are_legal_in_several_partitions_through_all_of_life(
+    case: Case, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    start, forward = weights_drawn(START_FEATURES, rng), weights_drawn(FORWARD_FEATURES, rng)
+    window = int(rng.integers(1, 6))
+    assert_loops_agree(case, linear(start, forward, patience_s=20.0, window=window), seed)
 
 
 def test_one_scheduler_may_play_one_world_after_another():

@@ -18,9 +18,9 @@ from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATUR
 from sim.scoring.window import refresh
 from sim.simulator import Simulator, simulate
 from tests.engine.playing import assert_same
-from tests.golden.test_linear_score import linear, random_yard
+from tests.golden.test_linear_score import assert_loops_agree, linear, random_yard, weights_drawn
 from tests.oracle.cases import Case, cases
-from tests.sim.worlds import Attempt, Job, attempts, cluster, play, world
+from tests.sim.worlds import Attempt, Job, attempts, charted, cluster, play, world
 
 STARTS, NEVER = {"bias": 1.0}, {"bias": -5.0}
 
@@ -41,23 +41,31 @@ def suspending(
 
 def test_who_has_most_left_makes_room_and_goes_on_where_it_was():
     # C takes 50 s of B, who has 1,900 s left, A 900; coming back costs 10 s.
-    #        0    100   150          1000      2060
-    # GPU 0  AAAAAAAAAAAAAAAAAAAAAAAAA
-    # GPU 1  BBBBBBCCCCCCBBBBBBBBBBBBBBBBBBBBBBBB
     jobs = [Job(0, 1, 1000), Job(0, 1, 2000), Job(100, 1, 50)]
     run = play(world(jobs, cluster(1, 2), restart_s=10.0), suspending({"bias": 1.0}))
     assert attempts(run.log) == {
-        "A": [Attempt(0, 1000, (0,))],
-        "B": [Attempt(0, 100, (1,)), Attempt(150, 2060, (1,))],
-        "C": [Attempt(100, 150, (1,))],
-    }
+        "A": [(0, 1000, (0,))], "B": [(0, 100, (1,)), (150, 2060, (1,))], "C": [(100, 150, (1,))],
+    }  # fmt: skip
 
 
-def test_nobody_goes_for_a_job_that_has_more_left():
-    jobs = [Job(0, 1, 100), Job(0, 1, 200), Job(50, 1, 500)]
-    run = play(world(jobs, cluster(1, 2)), suspending({"bias": 9.0}))
-    assert run.preemptions.sum() == 0
-    assert attempts(run.log)["C"] == [Attempt(100, 600, (0,))]
+@pytest.mark.parametrize(
+    ("jobs", "gpus", "bias", "drawing"),
+    [
+        # Nobody goes for a job that has more left.
+        ([Job(0, 1, 100), Job(0, 1, 200), Job(50, 1, 500)], [2], 9.0, "AaCccccccccc Bbbb"),
+        # A score below waiting suspends nobody.
+        ([Job(0, 1, 1000), Job(100, 1, 50)], [1], -1.0, f"A{'a' * 19}B"),
+        # D wants two GPUs of one server; A alone would free two of them: who need not go stays.
+        ([Job(0, 2, 1000), Job(0, 1, 3000), Job(100, 2, 50)], [3], 1.0,
+         f"AaCA{'a' * 17}*2 B{'b' * 59}"),
+        # A gang over two servers empties both.
+        ([Job(0, 2, 1000), Job(0, 2, 2000), Job(100, 4, 50)], [2, 2], 1.0,
+         f"AaCA{'a' * 17}*2 BbCB{'b' * 37}*2"),
+    ],
+)  # fmt: skip
+def test_who_goes_and_who_need_not(jobs, gpus, bias, drawing):
+    scheduler = suspending({"bias": bias})
+    assert charted(jobs, cluster(len(gpus), gpus), scheduler, column_s=50.0) == drawing
 
 
 @pytest.mark.parametrize(
@@ -70,22 +78,12 @@ def test_nobody_goes_for_a_job_that_has_more_left():
 def test_who_ran_for_longer_than_rest_most_s_do_not_push_each_other_aside(most_s, stay):
     # All were to end after 60 s. At 1000 B, which has done nothing, goes before A. At 2500, when C
     # comes elsewhere, A has done 1,000 s and B 1,500: both above 800.
-    #        0    1000   2500        6500        10000
-    # GPU 0  AAAAAABBBBBBBAAAAAAAAAAAABBBBBBBBBBBB  any rest
-    # GPU 0  AAAAAABBBBBBBBBBBBBBBBBBAAAAAAAAAAAAA  at most 800 s
-    # GPU 1               C
     jobs = [Job(0, 1, 5000, estimate_s=60), Job(1000, 1, 5000, estimate_s=60),
             Job(2500, 1, 10, home=1)]  # fmt: skip
     scheduler = suspending({"bias": 1.0}, rest_share=1.0, rest_most_s=most_s)
     run = play(world(jobs, cluster(2, 1), partitions=2), scheduler)
     stays = attempts(run.log)
     assert {job: [(at.start_s, at.end_s) for at in stays[job]] for job in "AB"} == stay
-
-
-def test_a_score_below_waiting_suspends_nobody():
-    jobs = [Job(0, 1, 1000), Job(100, 1, 50)]
-    run = play(world(jobs, cluster(1, 1)), suspending({"bias": -1.0}))
-    assert run.preemptions.sum() == 0
 
 
 @pytest.mark.parametrize(("weight", "server"), [(1.0, 1), (-1.0, 0)])
@@ -100,58 +98,27 @@ def test_weights_say_on_which_server_room_is_made(weight: float, server: int):
     assert stays["D"] == [Attempt(100, 150, (2 * server, 2 * server + 1))]
 
 
-def test_whoever_need_not_go_stays():
-    # D wants two GPUs of one server; A alone would free two of them, so B stays.
-    #           0    100    150
-    # GPU 0, 1  AAAAAADDDDDDAAAA...
-    # GPU 2     BBBBBBBBBBBBBBBB...
-    jobs = [Job(0, 2, 1000), Job(0, 1, 3000), Job(100, 2, 50)]
-    run = play(world(jobs, cluster(1, 3)), suspending({"bias": 1.0}))
-    assert run.preemptions.tolist() == [1, 0, 0]
-
-
-def test_a_gang_over_two_servers_empties_both():
-    #           0    100    150
-    # GPU 0, 1  AAAAAACCCCCCAAAA...
-    # GPU 2, 3  BBBBBBCCCCCCBBBB...
-    jobs = [Job(0, 2, 1000), Job(0, 2, 2000), Job(100, 4, 50)]
-    run = play(world(jobs, cluster(2, 2)), suspending({"bias": 1.0}))
-    stays = attempts(run.log)
-    assert stays["C"] == [Attempt(100, 150, (0, 1, 2, 3))]
-    assert stays["A"] == [Attempt(0, 100, (0, 1)), Attempt(150, 1050, (0, 1))]
-    assert stays["B"] == [Attempt(0, 100, (2, 3)), Attempt(150, 2050, (2, 3))]
-
-
 def test_room_is_made_in_another_partition_to_which_the_job_is_handed():
     # B has less left than C, A more: C goes to partition 0 and runs there at once.
-    #                        0    100   150
-    # GPU 0, partition 0     AAAAAACCCCCAAAAA...
-    # GPU 1, partition 1     BBBBBBBB
     jobs = [Job(0, 1, 1000, home=0), Job(0, 1, 120, home=1), Job(100, 1, 50, home=1)]
     run = play(world(jobs, cluster(2, 1), partitions=2), suspending({"bias": 1.0}))
     assert attempts(run.log)["C"] == [Attempt(100, 150, (0,))]
     rows = zip(run.log.time_s.tolist(), run.log.kind.tolist(), run.log.job.tolist(), strict=True)
     at_100 = [(kind, job) for time_s, kind, job in rows if time_s == 100]
     assert at_100[1:] == [(Kind.PREEMPT, 0), (Kind.FORWARD, 2), (Kind.START, 2)]
-    stuck = play(
-        world(jobs, cluster(2, 1), partitions=2, max_forwards=0), suspending({"bias": 1.0})
-    )
+    stuck = world(jobs, cluster(2, 1), partitions=2, max_forwards=0)
+    stuck = play(stuck, suspending({"bias": 1.0}))
     assert stuck.preemptions.sum() == 0
 
 
 def test_who_was_suspended_goes_on_elsewhere_at_once_where_there_is_room():
     # C wants both GPUs of a server; A makes room and moves to the GPU beside B.
-    #        0    100   150  1000
-    # GPU 0  AAAAAACCCCC
-    # GPU 1        CCCCC
-    # GPU 2  BBBBBBBBBBBBBBBB
-    # GPU 3        AAAAAAAAAA
     jobs = [Job(0, 1, 1000), Job(0, 1, 1000), Job(100, 2, 50)]
     apart = {"bias": 1.0, "fragments": 0.5}
-    run = play(world(jobs, cluster(2, 2)), suspending({"bias": 3.0, "homeless": -5.0}, start=apart))
-    stays = attempts(run.log)
-    assert stays["C"] == [Attempt(100, 150, (0, 1))]
-    assert stays["A"] == [Attempt(0, 100, (0,)), Attempt(100, 1000, (3,))]
+    scheduler = suspending({"bias": 3.0, "homeless": -5.0}, start=apart)
+    assert charted(jobs, cluster(2, 2), scheduler, column_s=50.0) == (
+        f"AaC ..C B{'b' * 19} ..A{'a' * 17}"
+    )
 
 
 def test_features_of_one_suspension():
@@ -166,30 +133,22 @@ def test_features_of_one_suspension():
     assert scheduler.decide(views.view()).preempts == ()
     scoring = scheduler.scoring(views.view())
     seen = dict(zip(SUSPEND_FEATURES, scoring.suspend_x.tolist(), strict=True))
-    assert seen["bias"] == 1.0
-    assert seen["duration"] == pytest.approx(np.log(60 / 3600) / 2.5)
-    assert (seen["age"], seen["gang"], seen["occupancy"]) == (0.0, 0.0, 1.0)
-    assert seen["pressure"] == pytest.approx(np.log(1.5))
-    assert seen["work_ratio"] == pytest.approx(np.log(6000 / 60) / 2.5)
-    assert seen["least_ratio"] == pytest.approx(np.log(3000 / 60) / 2.5)
-    assert seen["victims_left"] == pytest.approx(np.log(3000 / 3600) / 2.5)
-    assert (seen["waste"], seen["homeless"], seen["times"]) == (0.5, 1.0, 0.0)
-    assert seen["ran"] == pytest.approx(np.log(2) / 2.5)
-    assert seen["wait"] == pytest.approx(np.log(3060 / 120) / 2.5)
-    assert seen["elsewhere"] == 0.0
+    logs = {"duration": 60 / 3600, "work_ratio": 6000 / 60, "least_ratio": 3000 / 60, "ran": 2,
+            "victims_left": 3000 / 3600, "wait": 3060 / 120}  # fmt: skip
+    known = {name: np.log(ratio) / 2.5 for name, ratio in logs.items()} | {
+        "bias": 1.0, "age": 0.0, "gang": 0.0, "occupancy": 1.0, "pressure": np.log(1.5),
+        "waste": 0.5, "homeless": 1.0, "times": 0.0, "elsewhere": 0.0,
+    }  # fmt: skip
+    assert {name: seen[name] for name in known} == pytest.approx(known, rel=1e-12)
     assert len(scoring.scratch.suspension) == len(OfSuspension)
 
 
 def drawn(seed: int, **given) -> LinearScore:
     rng = np.random.default_rng(seed)
-
-    def normal(names: tuple[str, ...]) -> dict[str, float]:
-        return dict(zip(names, rng.normal(0, 2, len(names)).tolist(), strict=True))
-
-    return suspending(
-        normal(SUSPEND_FEATURES) | {"bias": 4.0}, normal(START_FEATURES),
-        normal(FORWARD_FEATURES), **given,
-    )  # fmt: skip
+    suspend, start, forward = (
+        weights_drawn(names, rng) for names in (SUSPEND_FEATURES, START_FEATURES, FORWARD_FEATURES)
+    )
+    return suspending(suspend | {"bias": 4.0}, start, forward, **given)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -237,14 +196,7 @@ def test_orders_keep_the_counts_and_happen_to_the_run_as_they_did_to_its_copy(
 @settings(max_examples=15)
 @given(case=cases(most_partitions=3, most_jobs=30, life=True), seed=st.integers(0, 9))
 def test_any_weights_are_legal_and_the_loop_decides_as_who_is_asked(case: Case, seed: int) -> None:
-    runs = []
-    for compiled in (True, False):
-        simulator = Simulator(**case.arguments())
-        scheduler = drawn(seed, patience_s=20.0, window=1 + seed % 5)
-        with contextlib.suppress(SimulationError):
-            simulate(simulator, scheduler, seed, None, compiled=compiled)
-        runs.append(simulator.outcome(scheduler.name, 0, 0.0, 0.0))
-    assert_same(*runs)
+    assert_loops_agree(case, drawn(seed, patience_s=20.0, window=1 + seed % 5), seed)
 
 
 def test_all_weights_of_suspensions_are_given_or_none():

@@ -1,6 +1,7 @@
 """Three jobs on one GPU with a table of mixes written by hand, and a host that is too small."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,8 +17,7 @@ from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
 
-@dataclass(frozen=True)
-class ByHand:
+class ByHand(NamedTuple):
     """Excess of a victim beside two others: the same whoever they are."""
 
     excess: tuple[float, float, float]  # of victim 0, 1, 2

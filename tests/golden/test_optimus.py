@@ -11,58 +11,46 @@ from sim.placers.by_room import Packed
 from sim.schedulers.optimus import Optimus, divide
 from sim.schedulers.orders import Srtf
 from sim.sharing import NoSharing
-from sim.simulator import Simulator
-from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, charted, cluster, gantt, physics_of, play, world
 
 ONE_TO_FOUR = {"elastic": Elastic(np.array([1, 1]), np.array([4, 4]))}
+SRTF = Srtf(placer=Packed(), sharing=NoSharing())
 
 
 def optimus(hysteresis_frac: float = 0.0, round_s: float = 6.0) -> Optimus:
     return Optimus(placer=Packed(), round_s=round_s, hysteresis_frac=hysteresis_frac)
 
 
-def elastic_yard() -> Simulator:
-    return world([Job(0, 2, 24), Job(0, 2, 6)], cluster(1, 4), traits=ONE_TO_FOUR)
-
-
-def test_gpus_go_where_they_shorten_the_rest_most():
+GROWING, RIGID = [Job(0, 2, 24), Job(0, 2, 6)], [Job(0, 2, 10), Job(0, 1, 15)]
+CASES = {  # what is seen -> scheduler, jobs, traits, GPUs of the one server, the chart of each GPU
     # n GPUs do n / 2 of the work a second. With one each A has 48 s to go, B 12. A second saves
     # A 24 s, a third 8; a second for B saves 6. So A has 3 (speed 1.5), B 1 (speed 0.5), and at 6,
     # with 15 s and 3 s of work left, they have the same. At 12 B is done, A has 6 s left: 4 GPUs.
-    #            0     6     12 15
-    # GPU 0      BBBBBBBBBBBBAAA
-    # GPU 1-3    AAAAAAAAAAAAAAA
-    run = play(elastic_yard(), optimus())
-    assert attempts(run.log) == {
-        "A": [(0, 12, (1, 2, 3)), (12, 15, (0, 1, 2, 3))],
-        "B": [(0, 12, (0,))],
-    }
-
-
-def test_srtf_differs_since_it_gives_everybody_the_gang_asked_for():
-    run = play(elastic_yard(), Srtf(placer=Packed(), sharing=NoSharing()))
-    assert gantt(run) == {"A": (0, 24, (2, 3)), "B": (0, 6, (0, 1))}
-
-
-def test_hysteresis_keeps_a_job_where_more_would_gain_little():
+    "GPUs go where they shorten the rest most": (
+        optimus(), GROWING, ONE_TO_FOUR, 4, "BbbbbbbbbbbbAaa AaaaaaaaaaaaAaa*3"),
+    "srtf gives everybody the gang asked for": (
+        SRTF, GROWING, ONE_TO_FOUR, 4, "Bbbbbb*2 Aaaaaaaaaaaaaaaaaaaaaaaa*2"),
     # At 12 a fourth GPU would take A from 4 s to 3: a quarter, less than 0.4.
-    run = play(elastic_yard(), optimus(hysteresis_frac=0.4))
-    assert gantt(run) == {"A": (0, 16, (1, 2, 3)), "B": (0, 12, (0,))}
-
-
-def test_a_newcomer_takes_the_least_at_the_next_round():
+    "hysteresis keeps a job where more would gain little": (
+        optimus(0.4), GROWING, ONE_TO_FOUR, 4, "Bbbbbbbbbbbb Aaaaaaaaaaaaaaaa*3"),
     # A has all four GPUs (speed 2) until B comes at 1 and waits for the round at 6. A then has 12 s
     # of work left, B 6: with one GPU each 24 s and 12. A second saves A 12 s, a third 4; B's second
     # saves 6, its third 2. So two each (speed 1), and B is done at 12, where A has 6 s left and
     # takes four GPUs again.
-    #            0     6     12 15
-    # GPU 0, 1   AAAAAABBBBBBAAA
-    # GPU 2, 3   AAAAAAAAAAAAAAA
-    run = play(world([Job(0, 2, 24), Job(1, 2, 6)], cluster(1, 4), traits=ONE_TO_FOUR), optimus())
-    assert attempts(run.log) == {
-        "A": [(0, 6, (0, 1, 2, 3)), (6, 12, (2, 3)), (12, 15, (0, 1, 2, 3))],
-        "B": [(6, 12, (0, 1))],
-    }
+    "a newcomer takes the least at the next round": (
+        optimus(), [Job(0, 2, 24), Job(1, 2, 6)], ONE_TO_FOUR, 4,
+        "AaaaaaBbbbbbAaa*2 AaaaaaAaaaaaAaa*2"),
+    # B needs 15 GPU-seconds, A 20. SRTF, which counts seconds, starts A.
+    "rigid gangs come in order of GPU-seconds": (
+        optimus(), RIGID, {}, 2, "BbbbbbbbbbbbbbbAaaaaaaaaa ...............Aaaaaaaaaa"),
+    "srtf's come in that of seconds": (SRTF, RIGID, {}, 2, "AaaaaaaaaaBbbbbbbbbbbbbbb Aaaaaaaaaa"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_chart_is_as_drawn(case: str):
+    scheduler, jobs, traits, gpus, drawing = CASES[case]
+    assert charted(jobs, cluster(1, gpus), scheduler, traits=traits) == drawing
 
 
 def test_a_profile_that_does_not_scale_gets_no_more_than_its_least():
@@ -74,15 +62,6 @@ def test_a_profile_that_does_not_scale_gets_no_more_than_its_least():
     jobs = [Job(0, 1, 60), Job(0, 1, 18, profile=1)]
     yard = world(jobs, topology, physics=replace(known, catalogue=catalogue), traits=ONE_TO_FOUR)
     assert gantt(play(yard, optimus())) == {"A": (0, 60, (3,)), "B": (0, 6, (0, 1, 2))}
-
-
-def test_rigid_gangs_come_in_order_of_gpu_seconds():
-    # B needs 15 GPU-seconds, A 20. SRTF, which counts seconds, starts A.
-    jobs = [Job(0, 2, 10), Job(0, 1, 15)]
-    run = play(world(jobs, cluster(1, 2)), optimus())
-    assert gantt(run) == {"A": (15, 25, (0, 1)), "B": (0, 15, (0,))}
-    srtf = play(world(jobs, cluster(1, 2)), Srtf(placer=Packed(), sharing=NoSharing()))
-    assert gantt(srtf) == {"A": (0, 10, (0, 1)), "B": (10, 25, (0,))}
 
 
 def test_several_gpus_at_once_where_one_more_does_not_help():

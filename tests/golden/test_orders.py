@@ -1,196 +1,279 @@
-"""Orders of textbooks: first in, first out; shortest, smallest, least work; with and without gaps.
+"""Orders of textbooks, each on a timeline on which its nearest relatives do otherwise."""
 
-Each on a timeline on which its nearest relatives do otherwise.
-"""
+import numpy as np
+import pytest
 
-from sim.placers.by_room import FirstFit
-from sim.run import Run
+from sim.errors import EndlessRun, GpuYardError
+from sim.placers.by_room import (
+    Consolidated,
+    FirstFit,
+    LeastInterference,
+    LeastLoaded,
+    Packed,
+    WorstFit,
+)
+from sim.protocols import Placer
+from sim.schedulers.easy import Easy
 from sim.schedulers.orders import (
     Fifo,
+    Las,
+    LeastInterferenceFirst,
+    LoadBalance,
     Sjf,
     SmallestGang,
     Spjf,
     Spwf,
     Srsf,
     Srtf,
+    Tetris,
     WcsDuration,
     WcsSubtime,
     WcsWorkload,
 )
-from sim.sharing import NoSharing
+from sim.sharing import AlwaysShare, NoSharing
+from sim.simulator import simulate
 from sim.view import Signal
-from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
+from tests.sim.worlds import Job, charted, cluster, gantt, physics_of, play, world
 
-PREEMPT = (Srsf, Srtf)
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
+SKIP = {**RULES, "skip_blocked": True}
+STRICT = {**RULES, "skip_blocked": False}
+SRTF = Srtf(**RULES)
+EASY = Easy(**RULES, overrun_s=1.0)
 
 
-def ran(order: type, trace: list[Job], gpus: int, *, skip: bool = False) -> Run:
-    """On one server; those behind a blocked job may start where `skip`."""
-    given = RULES if order in PREEMPT else {**RULES, "skip_blocked": skip}
-    return play(world(trace, cluster(1, gpus)), order(**given))
-
-
-def told(order: type, trace: list[Job], gpus: int, *, skip: bool = False) -> dict:
-    return gantt(ran(order, trace, gpus, skip=skip))
+def las(quantum_gpu_s: float) -> Las:
+    return Las(**RULES, quantum_gpu_s=quantum_gpu_s)
 
 
 BLOCKED = [Job(0, 1, 10), Job(1, 2, 5), Job(2, 1, 3)]
-
-
-def test_fifo_a_blocked_head_blocks_the_queue():
-    #         0    5    10   15   20
-    # GPU 0   AAAAAAAAAABBBBBCCC
-    # GPU 1   ..........BBBBB        B wants both GPUs; C waits behind B
-    run = ran(Fifo, BLOCKED, 2)
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 15, (0, 1)), "C": (15, 18, (0,))}
-    assert run.scheduler == "fifo+first_fit"
-
-
-def test_fifo_skip_those_behind_may_start():
-    #         0    5    10   15
-    # GPU 0   AAAAAAAAAABBBBB
-    # GPU 1   ..CCC.....BBBBB
-    run = ran(Fifo, BLOCKED, 2, skip=True)
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 15, (0, 1)), "C": (2, 5, (1,))}
-    assert run.scheduler == "fifo_skip+first_fit"
-
-
-def test_fifo_jobs_of_one_instant_start_in_order_of_rows():
-    #         0  3  6
-    # GPU 0   AAABBBCCC
-    found = told(Fifo, [Job(0, 1, 3)] * 3, 1)
-    assert found == {"A": (0, 3, (0,)), "B": (3, 6, (0,)), "C": (6, 9, (0,))}
-
-
 # A holds one of two GPUs. By duration B (2) goes before C (3); by work C (3) before B (4).
 WIDE = [Job(0, 1, 5), Job(1, 2, 2), Job(1, 1, 3)]
-
-
-def test_spjf_the_shortest_waits_and_blocks_the_rest():
-    #         0    5 7  10
-    # GPU 0   AAAAABBCCC
-    # GPU 1        BB
-    found = told(Spjf, WIDE, 2)
-    assert found == {"A": (0, 5, (0,)), "B": (5, 7, (0, 1)), "C": (7, 10, (0,))}
-
-
-def test_sjf_lets_others_pass_and_spwf_counts_gpus():
-    # Both start C beside A: SJF since B does not fit, SPWF since C has less work.
-    #         0    5 7
-    # GPU 0   AAAAABB
-    # GPU 1    CCC BB
-    beside = {"A": (0, 5, (0,)), "C": (1, 4, (1,)), "B": (5, 7, (0, 1))}
-    assert told(Sjf, WIDE, 2, skip=True) == beside
-    assert told(Spwf, WIDE, 2) == beside
-
-
-def test_spjf_believes_the_prediction():
-    found = told(Spjf, [Job(0, 1, 1, estimate_s=9), Job(0, 1, 9, estimate_s=1)], 1)
-    assert found == {"B": (0, 9, (0,)), "A": (9, 10, (0,))}
-
-
-def test_spwf_the_least_work_waits_and_blocks_the_rest():
-    # Three GPUs, two of them held by A. Work: B 2 x 2 = 4, C 1 x 5 = 5; durations B 2, C 5, D 4.
-    #          0     6 8  11  15
-    # GPU 0-2  A A - B B C  D D D     B (4) waits for A; C (5) blocks D (12) from 6, beside B
-    trace = [Job(0, 2, 6), Job(1, 2, 2), Job(1, 1, 5), Job(1, 3, 4)]
-    found = told(Spwf, trace, 3)
-    assert found == {
-        "A": (0, 6, (0, 1)), "B": (6, 8, (0, 1)), "C": (6, 11, (2,)), "D": (11, 15, (0, 1, 2)),
-    }  # fmt: skip
-    # SPJF, by duration B (2), D (4), C (5), puts the wide job before the long one.
-    assert told(Spjf, trace, 3) == {**found, "D": (8, 12, (0, 1, 2)), "C": (12, 17, (0,))}
-
-
+# Three GPUs, two of them held by A. Work: B 2 x 2 = 4, C 1 x 5 = 5; durations B 2, C 5, D 4.
+WIDER = [Job(0, 2, 6), Job(1, 2, 2), Job(1, 1, 5), Job(1, 3, 4)]
 # Two GPUs: A holds one to 4. B needs both; of C and D the shorter fills the gap at 1.
 GAP = [Job(0, 1, 4), Job(1, 2, 2), Job(1, 1, 6), Job(1, 1, 3)]
+LESS_WORK = [*GAP[:3], Job(1, 1, 5)]  # D 5, C 6; B 2 x 2 = 4 does not fit at 1
+WIDE_AND_NARROW = [Job(0, 2, 2), Job(0, 1, 3)]  # by duration A (2 s) first, by work B (3 GPU-s)
+GANGS = [Job(0, 4, 10), Job(1, 4, 3), Job(2, 2, 5), Job(3, 2, 5)]
+SHORT_LAST = [Job(0, 1, 10), Job(1, 1, 8), Job(2, 1, 2)]
+MISTOLD = [Job(0, 1, 10), Job(1, 1, 8, 1), Job(2, 1, 2, 5)]
+INVERSE = [Job(0, 1, 10, 1), Job(1, 1, 8, 2), Job(2, 1, 2, 9)]
+TWO = [Job(0, 1, 10), Job(1, 1, 3)]
+SMALL_LATER = [Job(0, 4, 6), Job(1, 1, 10)]  # at 1 A has 5 s left, 20 GPU-s; B asks for 10
+HEAD = [Job(0, 1, 10), Job(1, 2, 5), Job(2, 1, 3), Job(3, 1, 20)]  # B is the head that waits
+PACKING = [Job(0, 4, 10), Job(1, 1, 8), Job(2, 4, 4), Job(3, 1, 3)]
+CASES = {  # what is seen -> order, jobs, GPUs of the one server, the chart of each GPU
+    "fifo: a blocked head blocks": (
+        Fifo(**STRICT), BLOCKED, 2, "AaaaaaaaaaBbbbbCcc ..........Bbbbb"),
+    "fifo: or those behind may start": (
+        Fifo(**SKIP), BLOCKED, 2, "AaaaaaaaaaBbbbb ..Ccc.....Bbbbb"),
+    "fifo: in order of rows at one instant": (Fifo(**STRICT), [Job(0, 1, 3)] * 3, 1, "AaaBbbCcc"),
+    "spjf: the shortest waits and blocks": (Spjf(**STRICT), WIDE, 2, "AaaaaBbCcc .....Bb"),
+    "sjf: lets C pass, B does not fit": (Sjf(**SKIP), WIDE, 2, "AaaaaBb .Ccc.Bb"),
+    "spwf: C has less work": (Spwf(**STRICT), WIDE, 2, "AaaaaBb .Ccc.Bb"),
+    "spjf: believes the prediction": (
+        Spjf(**STRICT), [Job(0, 1, 1, 9), Job(0, 1, 9, 1)], 1, "BbbbbbbbbA"),
+    "spwf: B waits for A, C blocks D": (
+        Spwf(**STRICT), WIDER, 3, "AaaaaaBb...Dddd*2 ......CccccDddd"),
+    "spjf: the wide job before the long one": (
+        Spjf(**STRICT), WIDER, 3, "AaaaaaBbDdddCcccc AaaaaaBbDddd ........Dddd"),
+    "wcs_duration: the shortest that fits": (
+        WcsDuration(**SKIP), GAP, 2, "AaaaBbCccccc .DddBb"),
+    "spjf: leaves the gap": (Spjf(**STRICT), GAP, 2, "AaaaBbDdd ....BbCccccc"),
+    "wcs_subtime: the first that fits": (WcsSubtime(**SKIP), GAP, 2, "AaaaDddBb .CcccccBb"),
+    "fifo: keeps the order": (Fifo(**STRICT), GAP, 2, "AaaaBbCccccc ....BbDdd"),
+    "wcs_workload: the least work that fits": (
+        WcsWorkload(**SKIP), LESS_WORK, 2, "AaaaCcccccBb .Ddddd....Bb"),
+    "spwf: keeps the order": (Spwf(**STRICT), LESS_WORK, 2, "AaaaBbDdddd ....BbCccccc"),
+    "wcs_duration: the wide one first": (WcsDuration(**SKIP), WIDE_AND_NARROW, 2, "AaBbb Aa"),
+    "wcs_workload: the narrow one first": (WcsWorkload(**SKIP), WIDE_AND_NARROW, 2, "BbbAa ...Aa"),
+    "smallest_gang: few GPUs before many": (
+        SmallestGang(**SKIP), GANGS, 4, "AaaaaaaaaaCccccBbb*2 AaaaaaaaaaDddddBbb*2"),
+    "fifo: B came first": (
+        Fifo(**SKIP), GANGS, 4, "AaaaaaaaaaBbbCcccc*2 AaaaaaaaaaBbbDdddd*2"),
+    "sjf: B is shortest": (Sjf(**SKIP), GANGS, 4, "AaaaaaaaaaBbbCcccc*2 AaaaaaaaaaBbbDdddd*2"),
+    "srsf: service counts the GPUs": (
+        Srsf(**RULES), SMALL_LATER, 4, "ABbbbbbbbbbAaaaa A..........Aaaaa*3"),
+    "srtf: does not": (SRTF, SMALL_LATER, 4, "AaaaaaBbbbbbbbbb Aaaaaa*3"),
+    # A is predicted to end at 2. At 1 it has 1 s left by that, B asks for 5; at 3, 0 s and 1.
+    "srsf: leaves alone who outran the prediction": (
+        Srsf(**RULES), [Job(0, 1, 10, 2), Job(1, 1, 5), Job(3, 1, 1)], 1, "AaaaaaaaaaCBbbbb"),
+    "sjf: C passes the long one, not the running one": (
+        Sjf(**SKIP), SHORT_LAST, 1, "AaaaaaaaaaCcBbbbbbbb"),
+    "fifo: C does not pass": (Fifo(**SKIP), SHORT_LAST, 1, "AaaaaaaaaaBbbbbbbbCc"),
+    "sjf: follows a wrong prediction": (Sjf(**SKIP), MISTOLD, 1, "AaaaaaaaaaBbbbbbbbCc"),
+    "sjf: equals by submission": (
+        Sjf(**SKIP), [Job(0, 1, 4), Job(1, 1, 2), Job(1, 1, 2)], 1, "AaaaBbCc"),
+    # At 1 A has 9 left, B 8; at 2 B has 7 left, C 2. Predictions are the wrong way round.
+    "srtf: less work left takes the GPU": (SRTF, INVERSE, 1, "ABCcBbbbbbbAaaaaaaaa"),
+    "sjf: preempts nobody and believes": (Sjf(**SKIP), INVERSE, 1, "AaaaaaaaaaBbbbbbbbCc"),
+    # C (2 GPUs, 12 s) may push aside B (20 s left), A (5 s) not: it gains nothing.
+    "srtf: who cannot be placed preempts nobody": (
+        SRTF, [Job(0, 1, 5), Job(0, 1, 20), Job(1, 2, 12)], 2,
+        "AaaaaCcccccccccccBbbbbbbbbbbbbbb BbbbbCccccccccccc"),
+    # At 4 A has one quantum, B none.
+    "las: the newcomer waits for the quantum": (las(4.0), TWO, 1, "AaaaBbbAaaaaa"),
+    "fifo: waits": (Fifo(**SKIP), TWO, 1, "AaaaaaaaaaBbb"),
+    "srtf: at 1 B has 3 s left, A has 9 s": (SRTF, TWO, 1, "ABbbAaaaaaaaa"),
+    "las: 4 GPU-seconds are over at 2": (
+        las(4.0), [Job(0, 2, 10), Job(1, 2, 1)], 2, "AaBAaaaaaaa*2"),
+    # Quanta of 2: at 4 B (1) is not behind A (1) and goes on to 6 (2), A from there to 10 (3).
+    "las: turns quantum by quantum": (las(2.0), [Job(0, 1, 6), Job(0, 1, 7)], 1, "AaBbbbAaaaBbb"),
+    # B has both GPUs reserved for 10. C is over at 5, D would not be.
+    "easy: who is over in time passes the head": (
+        EASY, HEAD, 2, "AaaaaaaaaaBbbbbDddddddddddddddddddd ..Ccc.....Bbbbb"),
+    "fifo: D passes it, too": (
+        Fifo(**SKIP), HEAD, 2, "Aaaaaaaaaa...............Bbbbb ..CccDdddddddddddddddddddBbbbb"),
+    "fifo: nobody passes it": (
+        Fifo(**STRICT), HEAD, 2, "AaaaaaaaaaBbbbbCcc ..........BbbbbDddddddddddddddddddd"),
+    "easy: at 10 B will have GPUs 0 and 1, C the third": (
+        EASY, [Job(0, 2, 10), Job(1, 2, 5), Job(2, 1, 30)], 3,
+        "AaaaaaaaaaBbbbb*2 ..Cccccccccccccccccccccccccccccc"),
+    # A was to end at 2. At 3 it is taken to end at 8: C (4 s) passes B, D (6 s) does not, nor at 7,
+    # when A is taken to end at 12.
+    "easy: who outran its prediction is about to end": (
+        Easy(**RULES, overrun_s=5.0), [Job(0, 1, 10, 2), Job(1, 2, 5), Job(3, 1, 4), Job(3, 1, 6)],
+        2, "AaaaaaaaaaBbbbbDddddd ...Cccc...Bbbbb"),
+    # At 10 all 4 GPUs are free. Alignment (share wanted x share free): B 1/4, C 1, D 1/4, mean 1/2.
+    # Work in GPU-s: B 8, C 16, D 3, mean 9. Score: B 1/4 - 1/2 * 8/9 = -0.19, C 0.11, D 0.08.
+    "tetris: the big gang goes first": (
+        Tetris(**{**SKIP, "placer": WorstFit()}), PACKING, 4,
+        "AaaaaaaaaaCcccDdd AaaaaaaaaaCcccBbbbbbbb AaaaaaaaaaCccc*2"),
+    "sjf: D first, C blocked, B beside D": (
+        Sjf(**{**SKIP, "placer": WorstFit()}), PACKING, 4,
+        "AaaaaaaaaaDdd.....Cccc AaaaaaaaaaBbbbbbbbCccc Aaaaaaaaaa........Cccc*2"),
+    "load_balance: B first, C blocked, D beside B": (
+        LoadBalance(**{**SKIP, "placer": LeastLoaded()}), PACKING, 4,
+        "AaaaaaaaaaBbbbbbbbCccc AaaaaaaaaaDdd.....Cccc Aaaaaaaaaa........Cccc*2"),
+}  # fmt: skip
 
 
-def test_wcs_duration_the_shortest_that_fits_starts():
-    #         0   4  6     12      B (2) does not fit at 1: D (3) does, then the GPUs are B's at 4
-    # GPU 0   AAAABBCCCCCC
-    # GPU 1    DDDBB
-    assert told(WcsDuration, GAP, 2, skip=True) == {
-        "A": (0, 4, (0,)), "D": (1, 4, (1,)), "B": (4, 6, (0, 1)), "C": (6, 12, (0,)),
-    }  # fmt: skip
-    assert told(Spjf, GAP, 2)["D"] == (6, 9, (0,))  # which leaves the gap
+@pytest.mark.parametrize("case", CASES)
+def test_the_chart_of_one_server_is_as_drawn(case: str):
+    order, jobs, gpus, drawing = CASES[case]
+    assert charted(jobs, cluster(1, gpus), order) == drawing
 
 
-def test_wcs_subtime_the_first_that_fits_starts():
-    #         0   4  7  9      B does not fit at 1: C does, D takes A's GPU at 4, B comes last
-    # GPU 0   AAAADDDBB
-    # GPU 1    CCCCCCBB
-    assert told(WcsSubtime, GAP, 2, skip=True) == {
-        "A": (0, 4, (0,)), "C": (1, 7, (1,)), "D": (4, 7, (0,)), "B": (7, 9, (0, 1)),
-    }  # fmt: skip
+def test_names_and_needs_and_costs_are_told():
+    runs = [play(world(BLOCKED, cluster(1, 2)), Fifo(**each)) for each in (STRICT, SKIP)]
+    assert [run.scheduler for run in runs] == ["fifo+first_fit", "fifo_skip+first_fit"]
     assert WcsSubtime.order_needs == Signal.NONE
-    assert told(Fifo, GAP, 2)["C"] == (6, 12, (0,))  # which keeps the order
+    run = play(world(INVERSE, cluster(1, 1)), SRTF)
+    assert run.preemptions.tolist() == [1, 1, 0]
+    assert run.run_s.tolist() == [10, 8, 2]
 
 
-def test_wcs_workload_the_least_work_that_fits_starts():
-    # Work: B 2 x 2 = 4 does not fit, C 6, D 5.
-    #         0   4 6     10      D (5) fits at 1, C (6) takes A's GPU at 4 while B waits again
-    # GPU 0   AAAACCCCCCBB
-    # GPU 1    DDDDD    BB
-    trace = [*GAP[:3], Job(1, 1, 5)]
-    assert told(WcsWorkload, trace, 2, skip=True) == {
-        "A": (0, 4, (0,)), "D": (1, 6, (1,)), "C": (4, 10, (0,)), "B": (10, 12, (0, 1)),
-    }  # fmt: skip
-    # SPWF keeps the order:
-    #         0   4 6    11 12
-    # GPU 0   AAAABBDDDDD
-    # GPU 1       BBCCCCCC
-    assert told(Spwf, trace, 2) == {
-        "A": (0, 4, (0,)), "B": (4, 6, (0, 1)), "D": (6, 11, (0,)), "C": (6, 12, (1,)),
-    }  # fmt: skip
+def test_each_restart_holds_the_gpu_without_progress():
+    assert charted(INVERSE, cluster(1, 1), SRTF, restart_s=1.0) == "ABCcBbbbbbbbAaaaaaaaaa"
 
 
-def test_by_workload_the_order_of_wide_and_narrow_turns():
-    # At 0 both wait for nobody: by duration B (2 s on 2 GPUs) first, by work D (3 GPU-s).
-    trace = [Job(0, 2, 2), Job(0, 1, 3)]
-    by_duration = {"A": (0, 2, (0, 1)), "B": (2, 5, (0,))}
-    assert told(WcsDuration, trace, 2, skip=True) == by_duration
-    assert told(WcsWorkload, trace, 2, skip=True) == {"B": (0, 3, (0,)), "A": (3, 5, (0, 1))}
+def test_srtf_preempts_only_those_whose_gpus_are_needed():
+    # C wants one whole server for 4 s; B (12 s) has most left and goes, not A (10 s), alone on 0.
+    trace = [Job(0, 1, 10), Job(0, 2, 12), Job(1, 2, 4)]
+    scheduler = Srtf(placer=Consolidated(), sharing=NoSharing())
+    assert charted(trace, cluster(2, 2), scheduler) == "Aaaaaaaaaa . BCcccBbbbbbbbbbb*2"
 
 
-def test_smallest_gang_few_gpus_go_before_many():
-    #           0         10   15 18
-    # GPU 0, 1  AAAAAAAAAACCCCCBBB
-    # GPU 2, 3  AAAAAAAAAADDDDDBBB
-    trace = [Job(0, 4, 10), Job(1, 4, 3), Job(2, 2, 5), Job(3, 2, 5)]
-    found = told(SmallestGang, trace, 4, skip=True)
-    assert found == {
-        "A": (0, 10, (0, 1, 2, 3)), "B": (15, 18, (0, 1, 2, 3)), "C": (10, 15, (0, 1)),
-        "D": (10, 15, (2, 3)),
-    }  # fmt: skip
-    # FIFO and SJF: B was first, and is shortest too, so C and D come after it.
-    for other in (Fifo, Sjf):
-        assert told(other, trace, 4, skip=True) == {
-            **found, "B": (10, 13, (0, 1, 2, 3)), "C": (13, 18, (0, 1)), "D": (13, 18, (2, 3)),
-        }  # fmt: skip
+def test_easy_reserves_a_compact_place():
+    # From 2 two GPUs are free, on two servers: D waits for server 0, which is its own from 10.
+    # E (20 s) goes to server 1, F (6 s) is over in time.
+    trace = [Job(0, 1, 10), Job(0, 1, 2), Job(0, 1, 12), Job(3, 2, 5), Job(4, 1, 20), Job(4, 1, 6)]
+    scheduler = Easy(placer=Consolidated(), sharing=NoSharing(), overrun_s=1.0)
+    assert charted(trace, cluster(2, 2), scheduler) == (
+        "AaaaaaaaaaDdddd Bb..FfffffDdddd Cccccccccccc ....Eeeeeeeeeeeeeeeeeeee"
+    )
 
 
-def test_srsf_service_counts_the_gpus():
-    # At 1 A has 5 s on 4 GPUs left, 20 GPU-s; B asks for 10.
-    #         0 1         11   16
-    # GPU 0   A BBBBBBBBBB AAAAA
-    # GPU 1-3 A .......... AAAAA
-    trace = [Job(0, 4, 6), Job(1, 1, 10)]
-    assert attempts(ran(Srsf, trace, 4).log) == {
-        "A": [(0, 1, (0, 1, 2, 3)), (11, 16, (0, 1, 2, 3))],
-        "B": [(1, 11, (0,))],
-    }
-    # SRTF: at 1 A has 5 s left, B 10.
-    #         0     6         16
-    # GPU 0   AAAAAABBBBBBBBBB
-    assert told(Srtf, trace, 4) == {"A": (0, 6, (0, 1, 2, 3)), "B": (6, 16, (0,))}
+def test_load_balance_spreads_gangs_and_skips_the_blocked():
+    # Worker by worker: A on both servers. At 5 E passes D, which wants two: free at 8, when C ends.
+    trace = [Job(0, 2, 10), Job(1, 1, 4), Job(2, 1, 6), Job(3, 2, 5), Job(4, 1, 2)]
+    topology, balance = cluster(2, 2), LoadBalance(**{**SKIP, "placer": LeastLoaded()})
+    assert charted(trace, topology, balance) == "Aaaaaaaaaa .BbbbEe.Ddddd Aaaaaaaaaa ..CcccccDdddd"
+    # A step takes 1 s, and 1 s more across servers: A at half speed where spread.
+    physics = physics_of(topology, server_s=(0.0, 0.0, 1.0))
+    found = charted(trace[:1], topology, balance, physics=physics)
+    assert found == "Aaaaaaaaaaaaaaaaaaaa . Aaaaaaaaaaaaaaaaaaaa"
+    packed = Fifo(**{**SKIP, "placer": Packed()})
+    assert charted(trace[:1], topology, packed, physics=physics) == "Aaaaaaaaaa*2"
 
 
-def test_srsf_believes_the_prediction_and_leaves_alone_who_outran_it():
-    # A is predicted to end at 2. At 1 it has 1 s left by prediction, B asks for 5; at 3, 0 s and 1.
-    #         0         10 11
-    # GPU 0   AAAAAAAAAACBBBBB
-    trace = [Job(0, 1, 10, estimate_s=2), Job(1, 1, 5), Job(3, 1, 1)]
-    found = told(Srsf, trace, 1)
-    assert found == {"A": (0, 10, (0,)), "B": (11, 16, (0,)), "C": (10, 11, (0,))}
+# Least interference first. Profile 0 is heavy, 1 light: two heavy ones 4x, any other pair 2x.
+SLOWDOWN = ((4.0, 2.0), (2.0, 2.0))
+HEAVY_AND_LIGHT = [Job(0, 1, 10), Job(1, 1, 10), Job(2, 1, 4, profile=1)]
+
+
+@pytest.mark.parametrize(
+    ("placer", "drawing"),
+    [
+        # B: beside A it would cost 4 x 4, alone 1: GPU 1. C costs 2 x 2 on either: the lower id.
+        # C does 4 s of work at half speed. A: 2 s, then 8 s at half speed = 6, then 4 more.
+        (LeastInterference(), "Aaaaaaaaaaaaaa+..Cccccccc .Bbbbbbbbbb"),
+        # B joins A at 1; C finds GPU 0 full. A has 9 s left at quarter speed: 37. B has done 9 by
+        # then, and does its last second alone.
+        (FirstFit(), f"A{'a' * 36}+.B{'b' * 36} ..Cccc"),
+    ],
+)
+def test_lif_workers_go_where_self_and_victims_suffer_least(placer: Placer, drawing: str):
+    topology = cluster(1, 2)
+    lif = LeastInterferenceFirst(placer=placer, sharing=AlwaysShare(), skip_blocked=True)
+    yard = {"physics": physics_of(topology, slowdown=SLOWDOWN), "max_tenants": 2}
+    assert charted(HEAVY_AND_LIGHT, topology, lif, **yard) == drawing
+
+
+@pytest.mark.parametrize(
+    ("placer", "gpus"),
+    # Server 0 has a light job on GPU 0; a gang of two is cheapest on 1 and 2, across servers. Both
+    # servers have two usable GPUs, and packed takes the lowest index.
+    [(LeastInterference(), (1, 2)), (Packed(), (0, 1))],
+)
+def test_lif_is_blind_to_spread_where_packed_is_not(placer: Placer, gpus: tuple[int, ...]):
+    topology = cluster(2, 2)
+    lif = LeastInterferenceFirst(placer=placer, sharing=AlwaysShare(), skip_blocked=True)
+    yard = world([Job(0, 1, 10, profile=1), Job(1, 2, 4, profile=1)], topology, max_tenants=2,
+                 physics=physics_of(topology, slowdown=SLOWDOWN))  # fmt: skip
+    assert gantt(play(yard, lif))["B"][2] == gpus
+
+
+def test_las_with_a_quantum_below_the_clock_s_grain_still_moves_time():
+    # At 1e9 s a double steps by 1e-7 s, more than the 1e-9 of a quantum that counts as past it.
+    trace = [Job(1e9, 3, 2.1), Job(1e9 + 0.3, 3, 2.1)]
+    run = play(world(trace, cluster(1, 3)), las(0.7))
+    assert run.finish_s.max() == pytest.approx(1e9 + 4.2, abs=1e-3)
+
+
+def test_las_with_turns_no_longer_than_the_restart_still_does_work():
+    # Two gangs of 4, quantum 8 GPU-s: a turn of 2 s, after a restart of 4 s that is no service.
+    run = play(world([Job(0, 4, 6), Job(0, 4, 6)], cluster(1, 4), restart_s=4.0), las(8.0))
+    assert run.finish_s.max() < 60.0
+
+
+def test_las_with_a_restart_just_short_of_a_quantum_makes_no_rush_of_decisions():
+    # A gives way at 3.999, 0.001 s short of its second quantum, and is back at 9.999 while others
+    # wait. Its quantum is over only after the restart of 60 s, not every 0.001 s from then on.
+    trace = [Job(0, 1, 10), Job(3.999, 1, 10), Job(3.999, 1, 10)]
+    run = play(world(trace, cluster(1, 1), restart_s=60.0), las(2.0))
+    mine = run.log.time_s[run.log.job == 0].tolist()
+    assert mine[:5] == [0.0, 0.0, 3.999, 9.999, 70.0]  # it comes, starts, goes, is back, goes
+    assert run.decisions < 100
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_jobs_that_keep_nothing_take_turns_for_ever_and_that_is_said(compiled: bool):
+    endless = world([Job(0, 1, 6), Job(0, 1, 7)], cluster(1, 1), preempt_saves=False)
+    with pytest.raises(EndlessRun, match=r"job A has lost its GPUs .*preempt_saves=true"):
+        simulate(endless, las(2.0), 0, None, compiled=compiled)
+
+
+def test_turns_that_keep_their_work_end_however_many():
+    # Turns of two quanta of 0.01 s: 50,000 of them before one of the jobs ends.
+    run = play(world([Job(0, 1, 500), Job(0, 1, 500)], cluster(1, 1)), las(0.01))
+    assert run.preemptions.sum() > 49_000
+    assert np.isfinite(run.finish_s).all()
+
+
+def test_quanta_and_overruns_of_nothing_are_refused():
+    with pytest.raises(GpuYardError, match=r"quantum_gpu_s is 0.*above 0"):
+        las(0.0)
+    with pytest.raises(GpuYardError, match=r"overrun_s is 0.*above 0"):
+        Easy(**RULES, overrun_s=0.0)

@@ -10,20 +10,13 @@ from sim.schedulers.optimus import Optimus
 from sim.schedulers.orders import Fifo
 from sim.schedulers.pollux import Effort, Limits, Pollux, keep_within, search
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
+from tests.sim.worlds import Job, attempts, charted, cluster, gantt, play, world
 
-KNOBS = {
-    "round_s": 2.0,
-    "population": 30,
-    "generations": 20,
-    "power": -1.0,
-    "idle_speedup": 0.01,
-    "restart_s": 0.0,
-}
+KNOBS = {"round_s": 2.0, "population": 30, "generations": 20, "power": -1.0}
 
 
 def pollux(**knobs) -> Pollux:
-    return Pollux(placer=Packed(), **{**KNOBS, **knobs})
+    return Pollux(placer=Packed(), **{**KNOBS, "idle_speedup": 0.01, "restart_s": 0.0, **knobs})
 
 
 def elastic(least: list[int], most: list[int]) -> dict[str, Elastic]:
@@ -38,21 +31,12 @@ YARD = elastic([1, 1], [4, 4])
 def test_all_there_is_then_fair_shares_then_all_again():
     # A has all 4 GPUs from the round at 0: 4 s of its 8 are done at 1, when B comes and waits, and
     # all 8 at 2: B has all 4 for 1 s.
-    #          0 2  3
-    # GPU 0-3  AABBB
-    run = play(world(TRACE, cluster(1, 4), traits=YARD), pollux())
-    assert gantt(run) == {"A": (0, 2, (0, 1, 2, 3)), "B": (2, 3, (0, 1, 2, 3))}
+    assert charted(TRACE, cluster(1, 4), pollux(), traits=YARD) == "AaB*4"
     # Longer jobs: 16 s and 8 s. At 2 A has 8 left; shares of 2 and 2 have the best harmonic mean
     # (1 and 1 of a fair share; 3 and 1 make 4/3 of 3/2 and 1/2). At 4 A has 4 left, B too: both end
     # at 6.
-    #          0 2   6
-    # GPU 0,1  AAAAAA
-    # GPU 2,3  AABBBB
     trace = [Job(0, 1, 16), Job(1, 1, 8)]
-    run = play(world(trace, cluster(1, 4), traits=YARD), pollux())
-    stays = attempts(run.log)
-    assert stays["A"] == [(0, 2, (0, 1, 2, 3)), (2, 6, (0, 1))]
-    assert stays["B"] == [(2, 6, (2, 3))]
+    assert charted(trace, cluster(1, 4), pollux(), traits=YARD) == "AaAaaa*2 AaBbbb*2"
 
 
 def test_optimus_and_fifo_differ():
@@ -66,20 +50,13 @@ def test_optimus_and_fifo_differ():
     assert [len(stay.gpus) for stay in theirs["B"]] == [1]
     # FIFO gives everybody the gang asked for, at once: one GPU each.
     plain = Fifo(placer=Packed(), sharing=NoSharing(), skip_blocked=False)
-    run = play(world(trace, cluster(1, 4), traits=YARD), plain)
-    assert gantt(run) == {"A": (0, 40, (0,)), "B": (1, 3, (1,))}
+    assert charted(trace, cluster(1, 4), plain, traits=YARD) == f"A{'a' * 39} .Bb"
 
 
 def test_rigid_gangs_take_turns():
     # One GPU, rounds of 2 s. At 2 B has waited a round longer than A, which gives way. At 4 A has
     # not yet missed a whole round; at 6 it has.
-    #         0 2   6   10
-    # GPU 0   AABBBBAAAAB
-    run = play(world([Job(0, 1, 6), Job(0, 1, 5)], cluster(1, 1)), pollux())
-    assert attempts(run.log) == {
-        "A": [(0, 2, (0,)), (6, 10, (0,))],
-        "B": [(2, 6, (0,)), (10, 11, (0,))],
-    }
+    assert charted([Job(0, 1, 6), Job(0, 1, 5)], cluster(1, 1), pollux()) == "AaBbbbAaaaB"
 
 
 def test_a_large_rigid_gang_gets_its_turn():
@@ -101,10 +78,13 @@ def test_a_restart_must_be_worth_it():
     # the penalty it grows at 4.
     traits = elastic([1, 1], [2, 1])
     trace = [Job(0, 1, 9), Job(0, 1, 3)]
-    stays = attempts(play(world(trace, cluster(1, 2), traits=traits), pollux(restart_s=8.0)).log)
-    assert stays["A"][0] == (0, 9, (0,))
-    stays = attempts(play(world(trace, cluster(1, 2), traits=traits), pollux()).log)
-    assert stays["A"] == [(0, 4, (0,)), (4, 6.5, (0, 1))]
+    for restart_s, drawing in (
+        (8.0, "Aaaaaaaaaaaaaaaaaa Bbbbbb"), (0.0, "AaaaaaaaAaaaa Bbbbbb..Aaaaa")
+    ):  # fmt: skip
+        found = charted(
+            trace, cluster(1, 2), pollux(restart_s=restart_s), traits=traits, column_s=0.5
+        )
+        assert found == drawing
 
 
 def test_gangs_of_several_servers_keep_apart():

@@ -12,7 +12,18 @@ from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
 from sim.topology.outages import Change
 from sim.view import ClusterView, Signal
-from tests.sim.worlds import Job, attempts, changes, cluster, gantt, parts, physics_of, play, world
+from tests.sim.worlds import (
+    Job,
+    changes,
+    chart,
+    charted,
+    cluster,
+    gantt,
+    parts,
+    physics_of,
+    play,
+    world,
+)
 
 Shares = list[tuple[int, int]]
 
@@ -58,58 +69,39 @@ def test_equal_shares_keep_their_gpus_whatever_the_order():
 
     told = Told(say, placer=Packed(), round_s=5.0)
     run = play(world(jobs, cluster(1, 4), restart_s=3.0), told)
-    assert gantt(run) == {"A": (0, 20, (0,)), "B": (0, 20, (1, 2)), "C": (0, 20, (3,))}
+    assert chart(run, 5.0) == "Aaaa Bbbb*2 Cccc"
     assert told.asked_s == [0, 5, 10, 15, 20]
     assert run.restarts.sum() == 0
 
 
+GROWS = {"elastic": Elastic(np.array([1, 1, 1]), np.array([1, 2, 1]))}
+
+
+def grows(now_s: float) -> Shares:
+    """From 5 on B has two GPUs."""
+    return [(0, 1), (1, 1 if now_s < 5 else 2), (2, 1)]
+
+
 def test_only_the_job_whose_number_changes_moves():
-    # At 5 B grows from one GPU to two; A and C stay where they are.
-    #         0    5    10
-    # GPU 0   AAAAAAAAAA
-    # GPU 1   BBBBBBBBBB
-    # GPU 2   CCCCCCCCCC
-    # GPU 3        BBBBB
-    traits = {"elastic": Elastic(np.array([1, 1, 1]), np.array([1, 2, 1]))}
     jobs = [Job(0, 1, 10), Job(0, 1, 15), Job(0, 1, 10)]
-    told = Told(
-        lambda now_s: [(0, 1), (1, 1 if now_s < 5 else 2), (2, 1)], placer=Packed(), round_s=5.0
-    )
-    run = play(world(jobs, cluster(1, 4), traits=traits), told)
-    assert attempts(run.log) == {
-        "A": [(0, 10, (0,))],
-        "B": [(0, 5, (1,)), (5, 10, (1, 3))],
-        "C": [(0, 10, (2,))],
-    }
+    found = charted(jobs, cluster(1, 4), Told(grows, placer=Packed(), round_s=5.0), traits=GROWS)
+    assert found == "Aaaaaaaaaa BbbbbBbbbb Cccccccccc .....Bbbbb"
 
 
 def test_who_finds_no_place_for_its_new_share_stays_as_it_was():
     # At 5 B is to have two GPUs of one server, but A and C hold one of each.
-    traits = {"elastic": Elastic(np.array([1, 1, 1]), np.array([1, 2, 1]))}
-    jobs = [Job(0, 1, 10), Job(0, 1, 10), Job(0, 1, 10)]
-    told = Told(
-        lambda now_s: [(0, 1), (1, 1 if now_s < 5 else 2), (2, 1)],
-        placer=Consolidated(), round_s=5.0,
-    )  # fmt: skip
-    run = play(world(jobs, cluster(2, 2), traits=traits, restart_s=1.0), told)
-    assert gantt(run)["A"][1] == gantt(run)["B"][1] == 10
-    assert run.restarts.sum() == 0
+    told = Told(grows, placer=Consolidated(), round_s=5.0)
+    found = charted([Job(0, 1, 10)] * 3, cluster(2, 2), told, traits=GROWS, restart_s=1.0)
+    assert found == "Aaaaaaaaaa Bbbbbbbbbb Cccccccccc"
 
 
 def test_between_rounds_newcomers_start_and_nobody_is_preempted():
     # B finds room at 2, C at 3 does not. The round at 5 gives A's GPU to C, the one at
     # 10 gives it back.
-    #         0 2  5    10   15
-    # GPU 0   AAAAACCCCCAAAAA
-    # GPU 1   ..BBBBBBBB
     rounds = [[(0, 1), (1, 1)], [(2, 1), (1, 1)], [(0, 1)], []]
     told = Told(lambda now_s: rounds[int(now_s / 5)], placer=Packed(), round_s=5.0)
-    yard = world([Job(0, 1, 10), Job(2, 1, 8), Job(3, 1, 5)], cluster(1, 2))
-    assert attempts(play(yard, told).log) == {
-        "A": [(0, 5, (0,)), (10, 15, (0,))],
-        "B": [(2, 10, (1,))],
-        "C": [(5, 10, (0,))],
-    }
+    jobs = [Job(0, 1, 10), Job(2, 1, 8), Job(3, 1, 5)]
+    assert charted(jobs, cluster(1, 2), told) == "AaaaaCccccAaaaa ..Bbbbbbbb"
 
 
 def test_a_round_begins_late_where_nobody_was_there():
@@ -135,26 +127,12 @@ def wide(now_s: float) -> Shares:
 
 def test_room_is_made_for_the_more_important():
     # At 5 E needs a whole server. B, which comes later in the list, moves beside A.
-    #         0 2  5   9  12
-    # GPU 0   AAAAAAAAAAAA
-    # GPU 1   CC   BBBBBBB
-    # GPU 2   BBBBBEEEE
-    # GPU 3   DD   EEEE
-    run = play(world(WIDE, cluster(2, 2)), MakesRoom(wide, placer=Consolidated(), round_s=5.0))
-    assert attempts(run.log) == {
-        "A": [(0, 12, (0,))],
-        "B": [(0, 5, (2,)), (5, 12, (1,))],
-        "C": [(0, 2, (1,))],
-        "D": [(0, 2, (3,))],
-        "E": [(5, 9, (2, 3))],
-    }
-
-
-def test_without_that_the_wide_job_waits():
-    # Until 12, when A and B are gone: the next round is due at 15, but what is free may be had.
-    run = play(world(WIDE, cluster(2, 2)), Told(wide, placer=Consolidated(), round_s=5.0))
-    assert gantt(run)["B"] == (0, 12, (2,))
-    assert gantt(run)["E"] == (12, 16, (0, 1))
+    found = charted(WIDE, cluster(2, 2), MakesRoom(wide, placer=Consolidated(), round_s=5.0))
+    assert found == "Aaaaaaaaaaaa Cc...Bbbbbbb BbbbbEeee Dd...Eeee"
+    # Without that E waits until 12, when A and B are gone: the next round is due at 15, but what is
+    # free may be had.
+    found = charted(WIDE, cluster(2, 2), Told(wide, placer=Consolidated(), round_s=5.0))
+    assert found == "AaaaaaaaaaaaEeee Cc..........Eeee Bbbbbbbbbbbb Dd"
 
 
 def test_what_is_left_over_goes_to_whom_the_list_left_out():
@@ -162,12 +140,10 @@ def test_what_is_left_over_goes_to_whom_the_list_left_out():
     def say(now_s: float) -> Shares:
         return [(0, 1)] if now_s < 10 else [(1, 1)]
 
-    jobs = [Job(0, 1, 10), Job(0, 1, 10)]
-    spare = Told(say, placer=Packed(), round_s=5.0, spare=True)
-    run = play(world(jobs, cluster(1, 2), restart_s=1.0), spare)
-    assert gantt(run) == {"A": (0, 10, (0,)), "B": (0, 10, (1,))}
-    strict = play(world(jobs, cluster(1, 2)), Told(say, placer=Packed(), round_s=5.0))
-    assert gantt(strict)["B"] == (10, 20, (0,))
+    for spare, drawing in ((True, "Aa Bb"), (False, "AaBb")):
+        told = Told(say, placer=Packed(), round_s=5.0, spare=spare)
+        found = charted([Job(0, 1, 10)] * 2, cluster(1, 2), told, restart_s=1.0, column_s=5.0)
+        assert found == drawing
 
 
 def test_a_job_named_twice_is_started_once():
@@ -177,24 +153,20 @@ def test_a_job_named_twice_is_started_once():
 
     traits = {"elastic": Elastic(np.array([1, 1]), np.array([2, 2]))}
     told = Twice(lambda now_s: [(0, 2), (1, 2)][: 1 + (now_s > 9)], placer=Packed(), round_s=99.0)
-    run = play(world([Job(0, 2, 4), Job(1, 2, 4)], cluster(1, 3), traits=traits), told)
     # B comes at 1, finds one GPU and takes it: half as fast.
-    assert gantt(run) == {"A": (0, 4, (0, 1)), "B": (1, 9, (2,))}
+    jobs = [Job(0, 2, 4), Job(1, 2, 4)]
+    assert charted(jobs, cluster(1, 3), told, traits=traits) == "Aaaa*2 .Bbbbbbbb"
 
 
 def test_rounds_shorter_than_restarts_still_do_work():
     # A and B are to have the GPU by turns of 2 s, and each return costs 5 s. B first runs from 2 to
     # 4. A is back at 4, makes progress from 9 on and gives way at the round at 10, and so on.
-    #         0 2 4     10    16      r: restarting
-    # GPU 0   AABBrrrrrArrrrrB...
     def say(now_s: float) -> Shares:
         return [(int(now_s / 2) % 2, 1)] if now_s < 30 else [(0, 1), (1, 1)]
 
     told = Told(say, placer=Packed(), round_s=2.0)
-    run = play(world([Job(0, 1, 9), Job(0, 1, 9)], cluster(1, 1), restart_s=5.0), told)
-    found = attempts(run.log)
-    assert found["A"][:2] == [(0, 2, (0,)), (4, 10, (0,))]
-    assert found["B"][:2] == [(2, 4, (0,)), (10, 16, (0,))]
+    found = charted([Job(0, 1, 9), Job(0, 1, 9)], cluster(1, 1), told, restart_s=5.0)
+    assert found.startswith("AaBbAaaaaaBbbbbbA")
 
 
 def test_a_run_that_cannot_go_on_ends_and_says_so():
@@ -208,11 +180,9 @@ def test_a_run_that_cannot_go_on_ends_and_says_so():
 def test_parts_of_gpus_go_where_least_is_left_over():
     # 0.6, 0.3 and 0.3 on a GPU each would leave none for C. B joins A; there D would be too much.
     told = Told(always((0, 1), (1, 1), (2, 1), (3, 1)), placer=Packed(), round_s=5.0)
-    yard = world([Job(0, 1, 10)] * 4, cluster(1, 3), traits=parts(600, 300, 1000, 300),
-                 max_tenants=4)  # fmt: skip
-    assert [stay.gpus for stay, in attempts(play(yard, told).log).values()] == [
-        (0,), (0,), (1,), (2,),
-    ]  # fmt: skip
+    traits = parts(600, 300, 1000, 300)
+    found = charted([Job(0, 1, 5)] * 4, cluster(1, 3), told, traits=traits, max_tenants=4)
+    assert found == "Aaaaa+Bbbbb Ccccc Ddddd"
 
 
 def test_a_gang_that_grew_goes_beside_other_parts_as_every_gang_does():
@@ -220,9 +190,9 @@ def test_a_gang_that_grew_goes_beside_other_parts_as_every_gang_does():
     told = Told(always((0, 1), (1, 1), (2, 1), (3, 2)), placer=Packed(), round_s=5.0)
     grows = {"elastic": Elastic(np.ones(4, dtype=np.int64), np.array([1, 1, 1, 2]))}
     jobs = [Job(0, 1, 2), Job(0, 1, 20), Job(0, 1, 20), Job(5, 1, 20)]
-    yard = world(jobs, cluster(1, 3), traits=parts(1000, 600, 500, 300) | grows, max_tenants=4)
-    found = attempts(play(yard, told).log)
-    assert [found[job][0].gpus for job in "ABCD"] == [(0,), (1,), (2,), (1, 2)]
+    traits = parts(1000, 600, 500, 300) | grows
+    found = charted(jobs, cluster(1, 3), told, traits=traits, max_tenants=4)
+    assert found == "Aa Bbbbbbbbbbbbbbbbbbbb+.....Dddddddddd Cccccccccccccccccccc+.....Dddddddddd"
 
 
 class OnTypes(Told):
@@ -234,6 +204,7 @@ def test_on_the_type_that_is_meant_they_go_where_least_is_left_over():
     # C is for the second type: it joins B, though it would leave less over beside A.
     told = OnTypes(always((0, 1), (1, 1), (2, 1)), placer=Packed(), round_s=5.0)
     topology = cluster(2, 2, types=("x", "y"))
-    yard = world([Job(0, 1, 10)] * 3, topology, traits=parts(600, 300, 300), max_tenants=4,
-                 physics=physics_of(topology, compute_s=(1.0, 1.0)))  # fmt: skip
-    assert [stay.gpus for (stay,) in attempts(play(yard, told).log).values()] == [(0,), (2,), (2,)]
+    yard = {"traits": parts(600, 300, 300), "max_tenants": 4,
+            "physics": physics_of(topology, compute_s=(1.0, 1.0))}  # fmt: skip
+    found = charted([Job(0, 1, 5)] * 3, topology, told, **yard)
+    assert found == "Aaaaa . Bbbbb+Ccccc"

@@ -10,77 +10,58 @@ from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Fifo, Las
 from sim.schedulers.themis import Themis, most_valuable
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
+from tests.sim.worlds import Job, charted, cluster
 
-TRACE = [Job(0, 1, 12), Job(1, 1, 20)]
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
+FIFO = Fifo(**RULES, skip_blocked=True)
 
 
 def themis(fairness_knob: float, round_s: float = 10.0) -> Themis:
     return Themis(placer=FirstFit(), round_s=round_s, fairness_knob=fairness_knob)
 
 
-def test_the_one_treated_worst_gets_the_gpu():
+TRACE = [Job(0, 1, 12), Job(1, 1, 20)]
+GANGS = [Job(0, 3, 10), Job(0, 2, 10), Job(0, 2, 10)]
+CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart of each GPU
     # Half of the two bid: the one with the larger rho = (age + rest) / (2 x duration).
     # At 10: A (10 + 2) / 24 = 0.5, B (9 + 20) / 40 = 0.73. At 20: A 22 / 24, B (19 + 10) / 40.
-    #         0         10        20 22        32
-    # GPU 0   AAAAAAAAAABBBBBBBBBBAABBBBBBBBBB
-    run = play(world(TRACE, cluster(1, 1)), themis(0.5))
-    assert attempts(run.log) == {
-        "A": [(0, 10, (0,)), (20, 22, (0,))],
-        "B": [(10, 20, (0,)), (22, 32, (0,))],
-    }
+    "the one treated worst gets the GPU": (
+        themis(0.5), TRACE, 1, "AaaaaaaaaaBbbbbbbbbbAaBbbbbbbbbb"),
+    # A outlives its prediction at 8, and at 10 is taken to have 1 s left: (10 + 1) / 16 = 0.69
+    # against B's 0.73, which passes. Predicted to take 6 s: 11 / 12, A stays.
+    "rho is made of predictions: 8 s": (
+        themis(0.5), [Job(0, 1, 12, 8), TRACE[1]], 1, "AaaaaaaaaaBbbbbbbbbbAaBbbbbbbbbb"),
+    "rho is made of predictions: 6 s": (
+        themis(0.5), [Job(0, 1, 12, 6), TRACE[1]], 1, "AaaaaaaaaaaaBbbbbbbbbbbbbbbbbbbb"),
+    # At 10 both bid: ten seconds more are ln(22 / 12) to A, ln(39 / 29) to B. A goes on.
+    "where all bid the largest improvement wins": (
+        themis(0.0), TRACE, 1, "AaaaaaaaaaaaBbbbbbbbbbbbbbbbbbbb"),
+    "fifo lets A finish": (FIFO, TRACE, 1, "AaaaaaaaaaaaBbbbbbbbbbbbbbbbbbbb"),
+    # LAS with quanta of 10 passes the GPU at 10, too, but then B has no more service and keeps it.
+    "las lets B go on": (
+        Las(**RULES, quantum_gpu_s=10.0), TRACE, 1, "AaaaaaaaaaBbbbbbbbbbbbbbbbbbbbAa"),
+    # Each would be better off by ln(20 / 10): B and C together by twice that. FIFO starts A.
+    "two gangs that fill the cluster beat one that does not": (
+        themis(0.0), GANGS, 4, "BbbbbbbbbbAaaaaaaaaa*2 CcccccccccAaaaaaaaaa Cccccccccc"),
+    "fifo starts the one": (
+        FIFO, GANGS, 4, "AaaaaaaaaaBbbbbbbbbb*2 AaaaaaaaaaCccccccccc ..........Cccccccccc"),
+    # One of four bids at a time, yet no GPU is idle while somebody waits.
+    "who may not bid gets what is left": (
+        themis(0.75, 20.0), [Job(0, 1, 10)] * 4, 2, "AaaaaaaaaaCccccccccc BbbbbbbbbbDddddddddd"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_chart_is_as_drawn(case: str):
+    scheduler, jobs, gpus, drawing = CASES[case]
+    assert charted(jobs, cluster(1, gpus), scheduler) == drawing
 
 
 def test_three_of_ten_bid_where_the_knob_is_0_7():
     # All are treated alike at 0, so the first three bid. D would win, but it is the fourth.
     jobs = [Job(0, 1, 5 if at == 3 else 30) for at in range(10)]
-    run = play(world(jobs, cluster(1, 3)), themis(0.7))
-    first = [name for name, times in attempts(run.log).items() if times[0][0] == 0]
-    assert first == ["A", "B", "C"]
-
-
-def test_where_all_bid_the_largest_improvement_wins():
-    # At 10 both bid: ten seconds more are ln(22 / 12) to A, ln(39 / 29) to B. A goes on.
-    run = play(world(TRACE, cluster(1, 1)), themis(0.0))
-    assert gantt(run) == {"A": (0, 12, (0,)), "B": (12, 32, (0,))}
-
-
-def test_fifo_and_las_differ():
-    # FIFO lets A finish. LAS with quanta of 10 passes the GPU at 10, too, but then B has no more
-    # service than A and keeps it.
-    fifo = play(world(TRACE, cluster(1, 1)), Fifo(**RULES, skip_blocked=True))
-    assert gantt(fifo) == {"A": (0, 12, (0,)), "B": (12, 32, (0,))}
-    las = play(world(TRACE, cluster(1, 1)), Las(**RULES, quantum_gpu_s=10.0))
-    assert attempts(las.log) == {"A": [(0, 10, (0,)), (30, 32, (0,))], "B": [(10, 30, (0,))]}
-
-
-def test_two_gangs_that_fill_the_cluster_beat_one_that_does_not():
-    # Each would be better off by ln(20 / 10): B and C together by twice that. FIFO starts A.
-    #              0         10        20
-    # GPU 0, 1     BBBBBBBBBBAAAAAAAAAA
-    # GPU 2        CCCCCCCCCCAAAAAAAAAA
-    # GPU 3        CCCCCCCCCC
-    jobs = [Job(0, 3, 10), Job(0, 2, 10), Job(0, 2, 10)]
-    run = play(world(jobs, cluster(1, 4)), themis(0.0))
-    assert gantt(run) == {"A": (10, 20, (0, 1, 2)), "B": (0, 10, (0, 1)), "C": (0, 10, (2, 3))}
-    fifo = play(world(jobs, cluster(1, 4)), Fifo(**RULES, skip_blocked=True))
-    assert gantt(fifo)["A"] == (0, 10, (0, 1, 2))
-
-
-def test_who_may_not_bid_gets_what_is_left():
-    # One of four bids at a time, yet no GPU is idle while somebody waits.
-    run = play(world([Job(0, 1, 10)] * 4, cluster(1, 2)), themis(0.75, round_s=20.0))
-    assert run.finish_s.tolist() == [10, 10, 20, 20]
-
-
-def test_rho_is_made_of_predictions():
-    # As in the first test, but A outlives its prediction at 8, and at 10 is taken to have 1 s left:
-    # (10 + 1) / 16 = 0.69 against B's 0.73, which passes. Predicted to take 6 s: 11 / 12, A stays.
-    eight = play(world([Job(0, 1, 12, 8), Job(1, 1, 20)], cluster(1, 1)), themis(0.5))
-    assert attempts(eight.log)["A"][0] == (0, 10, (0,))
-    six = play(world([Job(0, 1, 12, 6), Job(1, 1, 20)], cluster(1, 1)), themis(0.5))
-    assert gantt(six)["A"] == (0, 12, (0,))
+    found = charted(jobs, cluster(1, 3), themis(0.7), column_s=5.0)
+    assert [line[0] for line in found.split()] == ["A", "B", "C"]
 
 
 def test_the_knapsack_finds_the_best_of_all_subsets():

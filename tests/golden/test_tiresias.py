@@ -1,95 +1,72 @@
-"""Tiresias: 2D-LAS in a few queues, with promotion."""
+"""Tiresias: 2D-LAS in a few queues with promotion, or by a Gittins index learned from who left."""
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Las
-from sim.schedulers.tiresias import Tiresias
+from sim.schedulers.tiresias import Tiresias, TiresiasGittins, gittins_index
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, attempts, cluster, play, world
+from tests.sim.worlds import Job, chart, charted, cluster, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
-TRACE = [Job(0, 1, 10), Job(1, 1, 7)]
-STARVED = [Job(0, 1, 10), Job(4, 1, 4), Job(8, 1, 4), Job(12, 1, 4)]
 
 
 def tiresias(*thresholds_gpu_s: float, promote_knob: float | None = None) -> Tiresias:
     return Tiresias(**RULES, thresholds_gpu_s=thresholds_gpu_s, promote_knob=promote_knob)
 
 
-def test_first_in_first_out_inside_a_queue():
+def gittins(least_history: int, quantum_gpu_s: float = 1.0, refit_growth_frac: float = 0.0):
+    return TiresiasGittins(
+        **RULES, quantum_gpu_s=quantum_gpu_s, least_history=least_history,
+        refit_growth_frac=refit_growth_frac,
+    )  # fmt: skip
+
+
+TWO = [Job(0, 1, 10), Job(1, 1, 7)]
+THREE = [Job(0, 1, 9), Job(0, 1, 5), Job(5, 1, 1)]
+STARVED = [Job(0, 1, 10), Job(4, 1, 4), Job(8, 1, 4), Job(12, 1, 4)]
+# A, B and C tell that jobs take 1 s, 1 s or 4 s; then D and E meet.
+HISTORY = [Job(0, 1, 1), Job(0, 1, 1), Job(0, 1, 4), Job(6, 1, 4), Job(8, 1, 2)]
+CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart of each GPU
     # At 4 A sinks to the second queue, at 8 B does: there A was first.
-    #         0   4   8     14 17
-    # GPU 0   AAAABBBBAAAAAABBB
-    run = play(world(TRACE, cluster(1, 1)), tiresias(4))
-    assert attempts(run.log) == {
-        "A": [(0, 4, (0,)), (8, 14, (0,))],
-        "B": [(4, 8, (0,)), (14, 17, (0,))],
-    }
-
-
-def test_las_differs():
-    #         0   4      11    17   at 8 both have one quantum, so B is left alone
-    # GPU 0   AAAABBBBBBBAAAAAA
-    run = play(world(TRACE, cluster(1, 1)), Las(**RULES, quantum_gpu_s=4.0))
-    assert attempts(run.log) == {"A": [(0, 4, (0,)), (11, 17, (0,))], "B": [(4, 11, (0,))]}
-
-
-def test_three_queues():
+    "first in, first out inside a queue": (tiresias(4), TWO, 1, "AaaaBbbbAaaaaaBbb"),
+    "las differs: at 8 both have one quantum, B is left alone": (
+        Las(**RULES, quantum_gpu_s=4.0), TWO, 1, "AaaaBbbbbbbAaaaaa"),
     # A sinks at 2 and, with 6 GPU-s, at 9; B at 4; C is in the first queue all along.
-    #         0 2 4 5 6  9  12 15
-    # GPU 0   AABBACAAABBBAAA
-    run = play(world([Job(0, 1, 9), Job(0, 1, 5), Job(5, 1, 1)], cluster(1, 1)), tiresias(2, 6))
-    assert attempts(run.log) == {
-        "A": [(0, 2, (0,)), (4, 5, (0,)), (6, 9, (0,)), (12, 15, (0,))],
-        "B": [(2, 4, (0,)), (9, 12, (0,))],
-        "C": [(5, 6, (0,))],
-    }
-
-
-def test_service_is_counted_in_gpu_seconds():
-    #           0   4 5     11     A holds two GPUs: 8 GPU-s are over at 4
-    # GPU 0, 1  AAAABAAAAAA
-    run = play(world([Job(0, 2, 10), Job(1, 2, 1)], cluster(1, 2)), tiresias(8))
-    assert attempts(run.log) == {"A": [(0, 4, (0, 1)), (5, 11, (0, 1))], "B": [(4, 5, (0, 1))]}
-
-
-@pytest.mark.parametrize("knob", [None, 0.0])
-def test_without_promotion_a_stream_of_short_jobs_starves_the_long_one(knob: float | None):
-    #         0   4   8   12  16    22
-    # GPU 0   AAAABBBBCCCCDDDDAAAAAA
-    run = play(world(STARVED, cluster(1, 1)), tiresias(4, promote_knob=knob))
-    assert attempts(run.log)["A"] == [(0, 4, (0,)), (16, 22, (0,))]
-
-
-def test_promotion():
+    "three queues": (tiresias(2, 6), THREE, 1, "AaBbACAaaBbbAaa"),
+    "A's two GPUs make 8 GPU-s by 4": (
+        tiresias(8), [Job(0, 2, 10), Job(1, 2, 1)], 2, "AaaaBAaaaaa*2"),
+    "a stream of short jobs starves the long one": (
+        tiresias(4), STARVED, 1, "AaaaBbbbCcccDdddAaaaaa"),
+    "a knob of 0 promotes nobody": (
+        tiresias(4, promote_knob=0.0), STARVED, 1, "AaaaBbbbCcccDdddAaaaaa"),
     # Half of the time it ran is enough. A has waited 2 s at 6, with 4 s of service: first queue,
     # for a turn of 4 s. At 10 it has 8 s of service and sinks; at 12 it has waited 4 s.
-    #         0   4 6   10 12 14   18  22
-    # GPU 0   AAAABBAAAABBAACCCCDDDD
-    run = play(world(STARVED, cluster(1, 1)), tiresias(4, promote_knob=0.5))
-    assert attempts(run.log) == {
-        "A": [(0, 4, (0,)), (6, 10, (0,)), (12, 14, (0,))],
-        "B": [(4, 6, (0,)), (10, 12, (0,))],
-        "C": [(14, 18, (0,))],
-        "D": [(18, 22, (0,))],
-    }
-
-
-def test_nobody_cuts_the_turn_of_a_promoted_job_short():
+    "promotion": (tiresias(4, promote_knob=0.5), STARVED, 1, "AaaaBbAaaaBbAaCcccDddd"),
     # At 6 A has waited half of what it ran: a turn of 4 s. At 10 B has 2 GPU-s and a turn too; at
     # 12 A is due again but waits for its end at 14.
-    #         0   4 6   10  14  18    24
-    # GPU 0   AAAABBAAAABBBBAAAABBBBBB
-    yard = world([Job(0, 1, 12), Job(0, 1, 12)], cluster(1, 1))
-    run = play(yard, tiresias(4, promote_knob=0.5))
-    assert attempts(run.log) == {
-        "A": [(0, 4, (0,)), (6, 10, (0,)), (14, 18, (0,))],
-        "B": [(4, 6, (0,)), (10, 14, (0,)), (18, 24, (0,))],
-    }
+    "nobody cuts the turn of a promoted job short": (
+        tiresias(4, promote_knob=0.5), [Job(0, 1, 12)] * 2, 1, "AaaaBbAaaaBbbbAaaaBbbbbb"),
+    # Of 1, 1 and 4 quanta: index 2/3 with no service (two of three end at once), 1/3 with one
+    # quantum (three more), 1/2 with two, 1 with three.
+    # At 8 D has two quanta (1/2), E none (2/3). At 9 E has one (1/3), at 10 D has three (1).
+    "gittins: who is likely to be done soon goes on": (gittins(3), HISTORY, 1, "ABCcccDdEDdE"),
+    "tiresias differs: at 9 E has less service than D": (
+        tiresias(1, 2, 3), HISTORY, 1, "ABCcccDdEeDd"),
+    # Known: 1 quantum. At 4 B has three, C none; at 5 D comes, and C, which ended, took one.
+    "gittins: more service than anybody took ranks last": (
+        gittins(1), [Job(0, 1, 1), Job(0, 1, 7), Job(4, 1, 1), Job(5, 1, 1)], 1, "ABbbCDBbbb"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_chart_is_as_drawn(case: str):
+    scheduler, jobs, gpus, drawing = CASES[case]
+    assert charted(jobs, cluster(1, gpus), scheduler) == drawing
 
 
 @pytest.mark.parametrize("start_s", [0.0, 1e9])
@@ -102,6 +79,32 @@ def test_promotions_are_no_rush_of_decisions(start_s: float):
     assert run.decisions < 300
 
 
+def by_definition(quanta: np.ndarray) -> list[float]:
+    """Every stretch tried for every attained service."""
+    index = []
+    for k in range(quanta.max()):
+        left = quanta[quanta > k] - k
+        stretches = range(1, left.max() + 1)
+        index.append(max((left <= d).mean() / np.minimum(left, d).mean() for d in stretches))
+    return index
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_index_is_the_best_of_all_stretches(seed: int):
+    rng = np.random.default_rng(seed)
+    quanta = 1 + rng.integers(0, 1 + rng.integers(1, 40), rng.integers(1, 30))
+    np.testing.assert_allclose(gittins_index(quanta), by_definition(quanta), rtol=1e-12)
+
+
+def test_before_there_is_history_gittins_is_las_and_a_run_begins_without_memory():
+    jobs, scheduler = [*HISTORY, Job(8.5, 1, 6), Job(9, 1, 3)], gittins(3)
+    las, few, enough, again = (
+        chart(play(world(jobs, cluster(1, 1)), each), 0.5)
+        for each in (Las(**RULES, quantum_gpu_s=1.0), gittins(100), scheduler, scheduler)
+    )
+    assert few == las != enough == again
+
+
 @pytest.mark.parametrize(
     ("key", "value", "rule"),
     [
@@ -112,9 +115,14 @@ def test_promotions_are_no_rush_of_decisions(start_s: float):
         ("thresholds_gpu_s", [5, float("nan")], "ascending numbers above 0"),
         ("promote_knob", -1, "null, or 0 or more"),
         ("promote_knob", float("inf"), "null, or 0 or more"),
+        ("quantum_gpu_s", 0.0, "above 0"),
+        ("least_history", 0, "1 or more"),
+        ("refit_growth_frac", -0.1, "0 or more"),
     ],
 )
 def test_bad_values_are_refused(key: str, value: Any, rule: str):
-    given = {"thresholds_gpu_s": [4.0], "promote_knob": None, key: value}
     with pytest.raises(GpuYardError, match=f"scheduler.{key} is .*{rule}"):
-        Tiresias(**RULES, **given)
+        if key in ("thresholds_gpu_s", "promote_knob"):
+            Tiresias(**RULES, **{"thresholds_gpu_s": [4.0], "promote_knob": None, key: value})
+        else:
+            gittins(**{"least_history": 3, key: value})

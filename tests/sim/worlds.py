@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -199,3 +200,36 @@ def gantt(run: Run) -> dict[str, tuple[float, float, tuple[int, ...]]]:
     stays = attempts(run.log)
     assert all(len(of_job) == 1 for of_job in stays.values()), f"somebody was preempted: {stays}"
     return {job: tuple(of_job[0]) for job, of_job in stays.items()}
+
+
+def chart(run: Run, column_s: float = 1.0) -> str:
+    """What every GPU did from 0 on, a column each `column_s`, the GPUs parted by spaces.
+
+    `Aaa` is one stay of A, `.` nobody; `+` parts tenants of one GPU, `*3` are three GPUs alike.
+    """
+    lines: dict[int, list[str]] = {}
+    stays = sorted((stay, job) for job, of_job in attempts(run.log).items() for stay in of_job)
+    for stay, job in stays:
+        first, last = round(stay.start_s / column_s), round(stay.end_s / column_s)
+        on_grid = (first * column_s, last * column_s) == stay[:2] and first < last
+        assert on_grid, f"columns of {column_s} s do not show {job}: {stay}"
+        for gpu in stay.gpus:
+            tenants = lines.setdefault(gpu, [])
+            at = next((n for n, each in enumerate(tenants) if len(each) <= first), len(tenants))
+            before = "".join(tenants[at : at + 1]).ljust(first, ".")
+            tenants[at : at + 1] = [before + job + job.lower() * (last - first - 1)]
+    told = ["+".join(lines.get(gpu, ".")) for gpu in range(max(lines) + 1)]
+    alike = [(line, len(list(same))) for line, same in groupby(told)]
+    return " ".join(line if count == 1 else f"{line}*{count}" for line, count in alike)
+
+
+def charted(
+    jobs: Sequence[Job],
+    topology: Topology,
+    scheduler: Scheduler,
+    *,
+    column_s: float = 1.0,
+    **yard: Any,
+) -> str:
+    """The chart of a run in a `world` of these jobs, and of what is given of it."""
+    return chart(play(world(jobs, topology, **yard), scheduler), column_s)
