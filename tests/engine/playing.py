@@ -1,20 +1,16 @@
 """One case played by compiled code and by Python."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
-import numpy as np
 from hypothesis import reject
 
 from sim.errors import EndlessRun, SimulationError
-from sim.jobs import Demands
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.simulator import Simulator, simulate
-from sim.topology.outages import NO_OUTAGES
 from tests.oracle.cases import Case
 from tests.oracle.forms import by_hand
-from tests.sim.worlds import Job, cluster, world
+from tests.sim import same_runs
 
 Make = Callable[[], Scheduler]
 
@@ -46,21 +42,6 @@ def assert_same_decisions(case: Case, make: Make) -> Run:
 
 
 def assert_same(mine: Run, theirs: Run) -> None:
-    assert mine.scheduler == theirs.scheduler
-    assert mine.decisions == theirs.decisions
-    for column in ("time_s", "kind", "job", "partition"):
-        assert getattr(mine.log, column).tobytes() == getattr(theirs.log, column).tobytes(), column
-    assert mine.log.gpus.first.tobytes() == theirs.log.gpus.first.tobytes()
-    assert mine.log.gpus.ids.tobytes() == theirs.log.gpus.ids.tobytes()
-    for column in ("start_s", "finish_s", "run_s", "preemptions", "lost_s", "comm_s", "outcome"):
-        assert np.array_equal(getattr(mine, column), getattr(theirs, column), equal_nan=True)
-
-
-def asking(jobs: Sequence[Job], demands: Demands | None) -> Simulator:
-    """The jobs on two servers of two GPUs, each asking for what its row of `demands` says."""
-    plain = world(jobs, cluster(2, 2))
-    return Simulator(
-        jobs=replace(plain.jobs, demands=demands), topology=plain.topology, physics=plain.physics,
-        belief=plain.belief, partition_of_server=plain.partition_of_server, rules=plain.rules,
-        outages=NO_OUTAGES,
-    )  # fmt: skip
+    """Of one scheduler, after as many decisions."""
+    assert (mine.scheduler, mine.decisions) == (theirs.scheduler, theirs.decisions)
+    same_runs.assert_same(mine, theirs)

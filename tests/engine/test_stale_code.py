@@ -31,16 +31,29 @@ print(caller(1.5), sum(caller.stats.cache_hits.values()))
 """
 
 
+def told_by(program: str, sources: Path, **environment: str) -> tuple[str, str]:
+    """What a process prints that imports these sources, and its errors."""
+    places = {"PYTHONPATH": str(sources), **environment}
+    ours = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=sources, capture_output=True, text=True, timeout=120,
+        env=ours | places, check=False,
+    )  # fmt: skip
+    return done.stdout.strip(), done.stderr
+
+
 def run(folder: Path) -> tuple[float, int]:
     """What a copy of the simulator computes, and how often it found compiled code."""
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    environment.pop("NUMBA_CACHE_DIR", None)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=folder, env=environment, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    cost, hits = done.stdout.split()
+    answer, errors = told_by(PROGRAM, folder)
+    assert answer, errors
+    cost, hits = answer.split()
     return float(cost), int(hits)
+
+
+def copied_to(folder: Path) -> Path:
+    """The sources of the simulator, without what is compiled of them."""
+    shutil.copytree(ROOT / "sim", folder / "sim", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "sim"
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -51,33 +64,28 @@ def edit(file: Path, old: str, new: str) -> None:
 
 def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path) -> None:
     """`caller` calls `cost` of another file, which comes to `excess_by` of sim/physics/laws.py."""
-    shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
+    sim = copied_to(tmp_path)
     for name, text in (("cost", COST), ("caller", CALLER)):
-        (tmp_path / "sim" / f"{name}.py").write_text(text, encoding="utf-8")
-    kept = tmp_path / "sim" / "__pycache__"
-    kept.mkdir()
-    old = kept / "caller.caller-43.py311.nbi"  # as numba itself names them
-    old.write_bytes(b"")
-    gone = kept / "caller.removed-reach.py311.1.nbc"
-    gone.write_bytes(b"")
-    merged = kept / "no_such_module.some-reach.py311.1.nbc"
-    merged.write_bytes(b"")
-    of_another = kept / "heap.some-reach.py311.1.nbc"
-    of_another.write_bytes(b"")
+        (sim / f"{name}.py").write_text(text, encoding="utf-8")
+    (sim / "__pycache__").mkdir()
+    old = "caller.caller-43.py311.nbi"  # as numba itself names them
+    gone, merged = "caller.removed-reach.py311.1.nbc", "no_such_module.some-reach.py311.1.nbc"
+    of_another = "heap.some-reach.py311.1.nbc"
+    kept = [sim / "__pycache__" / name for name in (old, gone, merged, of_another)]
+    for file in kept:
+        file.write_bytes(b"")
 
     assert run(tmp_path) == (2.25, 0)
-    assert [file.name for file in (old, gone, merged) if file.exists()] == []
-    assert of_another.exists()
+    assert [file.name for file in kept if file.exists()] == [of_another]
     assert run(tmp_path) == (2.25, 1)
 
-    laws = tmp_path / "sim" / "physics" / "laws.py"
+    laws = sim / "physics" / "laws.py"
     edit(laws, "excess = slowdown - 1.0", "excess = 5.0 * (slowdown - 1.0)")
     assert run(tmp_path) == (10.25, 0)
 
     # A comment, and a file that is not compiled, change nothing.
     laws.write_text(laws.read_text(encoding="utf-8") + "\n# Edited.\n", encoding="utf-8")
-    units = tmp_path / "sim" / "report" / "units.py"
-    units.write_text("", encoding="utf-8")
+    (sim / "report" / "units.py").write_text("", encoding="utf-8")
     assert run(tmp_path) == (10.25, 1)
 
     edit(laws, "excess = 5.0 * (slowdown - 1.0)", "excess = slowdown - 1.0")
@@ -97,25 +105,16 @@ MAKES = (
 def test_code_kept_for_a_type_whose_module_is_gone_is_out_of_date(
     tmp_path: Path, module: str, asked: str, answer: str
 ) -> None:
-    shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
+    sim = copied_to(tmp_path)
     pair = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int\n    b: int\n"
-    (tmp_path / "sim" / "old_kind.py").write_text(pair, encoding="utf-8")
-
-    def told(kind: str) -> str:
-        adding = tmp_path / "sim" / "adding.py"
-        adding.write_text(module.replace("KIND", kind), encoding="utf-8")
+    (sim / "old_kind.py").write_text(pair, encoding="utf-8")
+    for kind in ("old_kind", "newer_kind"):
+        if kind == "newer_kind":
+            (sim / "old_kind.py").rename(sim / "newer_kind.py")
+        (sim / "adding.py").write_text(module.replace("KIND", kind), encoding="utf-8")
         program = f"from sim.adding import *\nfrom sim.{kind} import Pair\nprint({asked})"
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-        environment.pop("NUMBA_CACHE_DIR", None)
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-        )
-        return done.stdout.strip() or done.stderr
-
-    assert told("old_kind") == answer
-    (tmp_path / "sim" / "old_kind.py").rename(tmp_path / "sim" / "newer_kind.py")
-    assert told("newer_kind") == answer
+        found, errors = told_by(program, tmp_path)
+        assert found == answer, errors
 
 
 KEPT = """
@@ -125,16 +124,9 @@ print(excess_by(1.5, 1000), sum(excess_by.stats.cache_hits.values()))
 SMALL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))\n"
 
 
-def kept_beside(
-    folder: Path, *, program: str = KEPT, sources: Path = ROOT, **environment: str
-) -> tuple[str, str]:
+def kept_beside(folder: Path, program: str = KEPT) -> tuple[str, str]:
     """What a process prints that keeps compiled code in a folder, and its errors."""
-    places = {"PYTHONPATH": str(sources), "NUMBA_CACHE_DIR": str(folder), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=sources, capture_output=True, text=True, timeout=120,
-        env={**os.environ, **places}, check=False,
-    )  # fmt: skip
-    return done.stdout.strip(), done.stderr
+    return told_by(program, ROOT, NUMBA_CACHE_DIR=str(folder))
 
 
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
@@ -148,7 +140,7 @@ def test_kept_code_that_was_cut_off_is_made_anew(tmp_path: Path, kind: str, left
 
 
 def test_on_a_full_disk_code_is_used_and_not_kept(tmp_path: Path) -> None:
-    answer, told = kept_beside(tmp_path, program=SMALL + KEPT)
+    answer, told = kept_beside(tmp_path, SMALL + KEPT)
     assert answer == "0.5 0"
     assert told.count("compiled code is not kept") == 1
     assert str(tmp_path) in told
@@ -168,17 +160,17 @@ folder.touch()
 
 def test_a_folder_that_is_lost_meanwhile_stops_no_run(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    answer, told = kept_beside(folder, program=GONE + KEPT)
+    answer, told = kept_beside(folder, GONE + KEPT)
     assert answer == "0.5 0"
     assert told.count("compiled code is not kept") == told.count("\n") == 1
     assert str(folder) in told
 
 
 def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
-    for place in {path.parent for path in (tmp_path / "sim").rglob("*.py")}:
+    sim = copied_to(tmp_path)
+    for place in {path.parent for path in sim.rglob("*.py")}:
         (place / "__pycache__").touch()  # no folder can be made there, not even by root
-    nowhere = tmp_path / "sim" / "__pycache__" / "below"
-    home = {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere)}
+    places = dict.fromkeys(("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME"),
+                           str(sim / "__pycache__" / "below"))  # fmt: skip
     for _ in range(2):
-        assert kept_beside(nowhere, sources=tmp_path, **home) == ("0.5 0", "")
+        assert told_by(KEPT, tmp_path, **places) == ("0.5 0", "")

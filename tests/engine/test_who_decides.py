@@ -16,16 +16,25 @@ from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed, Random
 from sim.schedulers.easy import Easy
 from sim.schedulers.orders import Fifo, Sjf, Spjf, Srtf
 from sim.sharing import NoSharing
-from sim.simulator import Simulator, simulate
-from sim.topology.outages import NO_OUTAGES, Change
+from sim.simulator import simulate
+from sim.topology.outages import Change
 from sim.view import Signal
-from tests.engine.playing import asking
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
-from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, world
+from tests.sim.worlds import (
+    Job,
+    attempts,
+    changes,
+    chart,
+    charted,
+    cluster,
+    parts,
+    physics_of,
+    play,
+    world,
+)
 
 JOBS = [Job(0.0, 2, 10.0), Job(1.0, 1, 5.0), Job(1.0, 2, 0.0)]
-
-
+THREE = [Job(0.0, 1, 5.0), Job(1.0, 1, 2.0), Job(2.0, 1, 3.0)]
 PARTS = {"placer": Packed(), "sharing": NoSharing()}
 
 
@@ -65,9 +74,7 @@ def test_outages_demands_and_own_orders_are_compiled():
     assert why(fifo(), outages=changes((1.0, 0, Change.CLOSE))) == ""
     assert why(Backwards(placer=Packed(), sharing=NoSharing(), skip_blocked=False)) == ""
     assert why(Spjf(placer=Packed(), sharing=NoSharing(), skip_blocked=False)) == ""
-    ones = np.ones(len(JOBS), dtype=np.int64)
-    halves = Demands(ones * 500, ones * 0, ones * 0, ones * ANY_TYPE)
-    assert asking(JOBS, halves).python_decides(fifo()) == ""
+    assert why(fifo(), traits=parts(500, 500, 500)) == ""
 
 
 def test_preemption_is_compiled_whatever_places_and_shares():
@@ -78,18 +85,14 @@ def test_preemption_is_compiled_whatever_places_and_shares():
 
 def test_a_scheduler_without_a_forwarding_rule_serves_each_partition_by_itself():
     # Both jobs are partition 0's, whose one GPU takes them one after the other.
-    run = simulate(
-        world([Job(0.0, 1, 5.0), Job(0.0, 1, 5.0)], cluster(2, 1), partitions=2), sjf(), 0, None
-    )
-    assert run.decides == "compiled"
-    assert run.finish_s.tolist() == [5.0, 10.0]
+    run = play(world([Job(0.0, 1, 5.0)] * 2, cluster(2, 1), partitions=2), sjf())
+    assert (run.decides, chart(run)) == ("compiled", "AaaaaBbbbb")
 
 
 @pytest.mark.parametrize("forwarding", ["own", "steal"])
 def test_an_own_order_is_asked_only_where_it_counts(forwarding: str):
-    #          0   1   2   3   4   5   6    A, B, C are at home on GPU 0, D on GPU 1. Each may start
-    # GPU 0    A   A   B   B   C   C   C    at 0: asked, for GPU 0 alone. At 2 B or C: asked. At 4
-    # GPU 1    D   D   D   D   .   .   .    C is the last.
+    # A, B, C are at home on GPU 0, D on GPU 1. Each may start at 0: asked, for GPU 0 alone. At 2 B
+    # or C: asked. At 4 C is the last.
     class Counting(Fifo):
         asked = 0
 
@@ -105,7 +108,7 @@ def test_an_own_order_is_asked_only_where_it_counts(forwarding: str):
         for each in (divided(own, forwarding), divided(fifo(), forwarding))
     )
     assert run.decides == "compiled"
-    assert run.start_s.tolist() == again.start_s.tolist() == [0.0, 2.0, 4.0, 0.0]
+    assert chart(run) == chart(again) == "AaBbCcc Dddd"
     assert Counting.asked == 2
 
 
@@ -164,20 +167,14 @@ def test_an_own_order_may_name_only_who_waits():
 
 
 def test_preempting_makes_room_for_cores_too():
-    #        0    1     C wants one GPU and three cores. A holds GPU 0 with two of the four, B GPU 1
-    # GPU 0  A    C     with two: A gives way first and its GPU is enough, but not its cores.
-    # GPU 1  B    .
+    # C wants one GPU and three cores. A holds GPU 0 with two of the four, B GPU 1 with two: A gives
+    # way first and its GPU is enough, but not its cores.
     jobs = [Job(0.0, 1, 20.0), Job(0.0, 1, 10.0), Job(1.0, 1, 2.0)]
     ones = np.ones(3, dtype=np.int64)
     cores = Demands(ones * 1000, np.array([2000, 2000, 3000]), ones * 0, ones * ANY_TYPE)
     topology = replace(cluster(1, 2), server_cpu_milli=np.array([4000]))
-    plain = world(jobs, topology)
-    yard = Simulator(
-        jobs=replace(plain.jobs, demands=cores), topology=topology, physics=plain.physics,
-        belief=plain.belief, partition_of_server=plain.partition_of_server, rules=plain.rules,
-        outages=NO_OUTAGES,
-    )  # fmt: skip
-    run = simulate(yard, Srtf(placer=BestFit(), sharing=NoSharing()), 0, None)
+    yard = world(jobs, topology, traits={"demands": cores})
+    run = play(yard, Srtf(placer=BestFit(), sharing=NoSharing()))
     assert run.decides == "compiled"
     assert run.start_s.tolist() == [0.0, 0.0, 1.0]
     assert run.preemptions.tolist() == [1, 1, 0]
@@ -204,14 +201,18 @@ def test_a_subclass_may_decide_otherwise_so_its_parents_code_is_void():
         def order(self, view):
             return view.queued[::-1]
 
-    #        0  5 10    B and C wait for A; the last comes first under Backwards.
-    runs = [
-        attempts(simulate(world([Job(0.0, 1, 5.0), Job(1.0, 1, 2.0), Job(2.0, 1, 3.0)],
-                                cluster(1, 1)), each, 0, None).log)
-        for each in (sjf(), Backwards(placer=BestFit(), sharing=NoSharing(), skip_blocked=True))
-    ]  # fmt: skip
-    assert [run["B"][0].start_s for run in runs] == [5.0, 8.0]
-    assert [run["C"][0].start_s for run in runs] == [7.0, 5.0]
+    backwards = Backwards(placer=BestFit(), sharing=NoSharing(), skip_blocked=True)
+    assert charted(THREE, cluster(1, 1), sjf()) == "AaaaaBbCcc"
+    assert charted(THREE, cluster(1, 1), backwards) == "AaaaaCccBb"
+
+
+def test_an_order_by_view_goes_before_keys_that_were_inherited():
+    class Backwards(ByGang):
+        def order(self, view):
+            return view.queued[::-1]
+
+    backwards = Backwards(**PARTS, skip_blocked=True)
+    assert charted(THREE, cluster(1, 1), backwards) == "AaaaaCccBb"
 
 
 class Classes(PreemptiveScheduler):
@@ -228,13 +229,7 @@ def test_classes_of_priority_preempt_in_compiled_code():
     #  A (lowest) runs 0-1; B pushes it off and runs 1-2; C pushes off B and runs 2-5; B goes on
     #  till 8; D, of B's class, came later: 8-10. Then A has 9 s left, till 19.
     jobs = [Job(0.0, 1, 10.0), Job(1.0, 1, 4.0), Job(2.0, 1, 3.0), Job(3.0, 1, 2.0)]
-    run = simulate(world(jobs, cluster(1, 1)), Classes(**PARTS), 0, None)
-    ends = {name: [(each.start_s, each.end_s) for each in all_]
-            for name, all_ in attempts(run.log).items()}  # fmt: skip
-    assert ends == {
-        "A": [(0.0, 1.0), (10.0, 19.0)], "B": [(1.0, 2.0), (5.0, 8.0)],
-        "C": [(2.0, 5.0)], "D": [(8.0, 10.0)],
-    }  # fmt: skip
+    assert charted(jobs, cluster(1, 1), Classes(**PARTS)) == "ABCccBbbDdAaaaaaaaa"
     assert why(Classes(**PARTS)) == ""
 
 
@@ -245,17 +240,6 @@ def test_keys_by_which_running_jobs_are_preempted_must_stay():
 
     with pytest.raises(GpuYardError, match=r"keys of job row 0 is 0 at first and 10 once it "):
         simulate(world(JOBS, cluster(2, 2)), Drifting(**PARTS), 0, None)
-
-
-def test_an_order_by_view_goes_before_keys_that_were_inherited():
-    class Backwards(ByGang):
-        def order(self, view):
-            return view.queued[::-1]
-
-    jobs = [Job(0.0, 1, 5.0), Job(1.0, 1, 2.0), Job(2.0, 1, 3.0)]
-    made = Backwards(**PARTS, skip_blocked=True)
-    run = attempts(simulate(world(jobs, cluster(1, 1)), made, 0, None).log)
-    assert [run["B"][0].start_s, run["C"][0].start_s] == [8.0, 5.0]
 
 
 def test_what_the_cluster_refuses_is_told_as_where_python_decides():
@@ -284,28 +268,12 @@ def test_missing_predictions_are_told_as_where_python_decides():
 
 
 def test_srtf_with_two_queues_and_stealing():
-    #        0  1  2  3  4 .. 10    A, of partition 0, loses GPU 0 to B; GPU 1 takes it as soon as
-    # GPU 0  A  B  B  B             C, of partition 1, is over.
-    # GPU 1     C  A  A  A ..
-    yard = world(
-        [Job(0.0, 1, 9.0), Job(1.0, 1, 3.0), Job(1.0, 1, 1.0, home=1)], cluster(2, 1),
-        partitions=2, restart_s=0.0,
-    )  # fmt: skip
-    run = simulate(
-        yard, divided(Srtf(placer=Consolidated(), sharing=NoSharing()), "steal"), 0, None
-    )
-    assert run.decides == "compiled"
-    assert attempts(run.log) == {
-        "A": [(0.0, 1.0, (0,)), (2.0, 10.0, (1,))],
-        "B": [(1.0, 4.0, (0,))],
-        "C": [(1.0, 2.0, (1,))],
-    }
-
-
-def test_a_scheduler_used_twice_begins_anew():
-    scheduler = sjf()
-    runs = [simulate(world(JOBS, cluster(2, 2)), scheduler, 0, None).finish_s for _ in range(2)]
-    assert np.array_equal(*runs)
+    # A, of partition 0, loses GPU 0 to B; GPU 1 takes it as soon as C, of partition 1, is over.
+    jobs = [Job(0.0, 1, 9.0), Job(1.0, 1, 3.0), Job(1.0, 1, 1.0, home=1)]
+    scheduler = divided(Srtf(placer=Consolidated(), sharing=NoSharing()), "steal")
+    for _ in range(2):  # used twice, it begins anew
+        run = play(world(jobs, cluster(2, 1), partitions=2), scheduler)
+        assert (run.decides, chart(run)) == ("compiled", "ABbb .CAaaaaaaa")
 
 
 def test_progress_is_called_every_thousand_decisions():

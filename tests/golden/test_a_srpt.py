@@ -1,14 +1,19 @@
-"""A-SRPT: the order of a virtual machine, head of line blocking, the delay rule."""
+"""A-SRPT: the order of a virtual machine, head of line blocking, the delay rule.
+
+And the virtual machine itself: preemptive SRPT, optimal against brute force.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.errors import GpuYardError
 from sim.jobs import Fates
 from sim.placers.by_room import FirstFit, Packed
-from sim.schedulers.a_srpt import ASrpt
+from sim.schedulers.a_srpt import ASrpt, VirtualMachine
 from sim.schedulers.orders import Spjf
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
@@ -16,9 +21,9 @@ from sim.view import Signal
 from tests.sim.worlds import Job, changes, charted, cluster, gantt, parts, physics_of, play, world
 
 
-def a_srpt(**given) -> ASrpt:
+def a_srpt(**knobs) -> ASrpt:
     plain = {"placer": FirstFit(), "efficiency": 1.0, "theta": None, "delta": 0.1, "tau": 1.0}
-    return ASrpt(**{**plain, "skip_blocked": False, **given})
+    return ASrpt(**{**plain, "skip_blocked": False, **knobs})
 
 
 SPJF = Spjf(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
@@ -77,7 +82,7 @@ LATE = {"D": (7.25, 11.25, (0, 1)), "E": (5.75, 6.75, (0,))}
 
 
 @pytest.mark.parametrize(
-    ("jobs", "given", "stays"),
+    ("jobs", "knobs", "stays"),
     [
         (APART, {"theta": 1.5}, LATE),  # it waits and lets E pass
         (APART, {}, AT_ONCE),  # without the rule it starts apart and blocks
@@ -92,10 +97,10 @@ LATE = {"D": (7.25, 11.25, (0, 1)), "E": (5.75, 6.75, (0,))}
          {"D": (6.75, 18.75, (0, 3)), "E": LATE["E"], "F": (7.25, 8.25, (1,))}),
     ],
 )  # fmt: skip
-def test_a_gang_waits_for_a_compact_place_as_long_as_that_pays(jobs, given, stays):
+def test_a_gang_waits_for_a_compact_place_as_long_as_that_pays(jobs, knobs, stays):
     topology = cluster(2, 2)
     physics = physics_of(topology, server_s=[0.0, 0.0, 2.0])
-    assert gantt(play(world(jobs, topology, physics=physics), a_srpt(**given))) == OTHERS | stays
+    assert gantt(play(world(jobs, topology, physics=physics), a_srpt(**knobs))) == OTHERS | stays
 
 
 def test_nobody_waits_for_a_type_that_it_refuses():
@@ -109,7 +114,7 @@ def test_nobody_waits_for_a_type_that_it_refuses():
 
 
 @pytest.mark.parametrize(
-    ("given", "rule"),
+    ("wrong", "rule"),
     [
         ({"efficiency": 0.0}, r"scheduler\.efficiency is 0\.0; it must be above 0, at most 1"),
         ({"theta": 0.9}, r"scheduler\.theta is 0\.9; it must be null, or 1 or more"),
@@ -117,9 +122,9 @@ def test_nobody_waits_for_a_type_that_it_refuses():
         ({"tau": float("nan")}, r"scheduler\.tau is nan; it must be 0 or more"),
     ],
 )
-def test_bad_values_are_refused(given, rule):
+def test_bad_values_are_refused(wrong, rule):
     with pytest.raises(GpuYardError, match=rule):
-        a_srpt(**given)
+        a_srpt(**wrong)
 
 
 def test_it_reads_profiles_only_to_delay():
@@ -145,3 +150,87 @@ def test_who_is_evicted_keeps_the_place_in_the_order():
     outages = changes((3.0, 0, Change.FAIL), (4.0, 0, Change.OPEN))
     trace = [Job(0, 2, 2), Job(0, 2, 3)]
     assert charted(trace, cluster(1, 2), a_srpt(), outages=outages) == "..A.AaBbb*2"
+
+
+# --- The virtual machine ---------------------------------------------------------------------
+
+
+def completions(jobs: list[tuple[float, float]]) -> dict[int, float]:
+    """Completion time of each job of (release, work), as whoever wakes at `next_s` sees it."""
+    machine, found = VirtualMachine(), {}
+    for job in sorted(range(len(jobs)), key=lambda j: jobs[j][0]):
+        run_until(machine, jobs[job][0], found)
+        machine.submit(job, jobs[job][1])
+    run_until(machine, np.inf, found)
+    return found
+
+
+def run_until(machine: VirtualMachine, end_s: float, found: dict[int, float]) -> None:
+    while machine.next_s is not None and machine.next_s <= end_s:
+        at_s = machine.next_s
+        done = machine.advance(at_s)
+        assert done, "whoever wakes at next_s finds a job completed"
+        found.update(dict.fromkeys(done, at_s))
+    if end_s < np.inf:
+        assert machine.advance(end_s) == []
+
+
+def least_total(jobs: list[tuple[float, float]]) -> float:
+    """Least total completion time over all choices at every arrival and completion."""
+
+    def best(now_s: float, left: tuple[float, ...]) -> float:
+        ready = [j for j, (at, _) in enumerate(jobs) if at <= now_s and left[j] > 0]
+        later = [at for at, _ in jobs if at > now_s]
+        if not ready:
+            return best(min(later), left) if later else 0.0
+        totals = []
+        for job in ready:
+            end_s = min([now_s + left[job], *later])
+            rest = left[job] - (end_s - now_s)
+            after = (*left[:job], rest, *left[job + 1 :])
+            totals.append((end_s if rest == 0 else 0.0) + best(end_s, after))
+        return min(totals)
+
+    return best(0.0, tuple(work for _, work in jobs))
+
+
+# Whole seconds, so that sums are exact.
+seconds = st.integers(0, 6).map(float)
+works = st.integers(1, 6).map(float)
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs=st.lists(st.tuples(seconds, works), min_size=1, max_size=4))
+def test_it_has_the_least_total_completion_time(jobs):
+    assert sum(completions(jobs).values()) == least_total(jobs)
+
+
+def test_a_shorter_newcomer_takes_over():
+    # At 1 A has 3 left, B brings 1; C (2.5) waits for B, not for A.
+    assert completions([(0, 4), (1, 1), (1, 2.5)]) == {1: 2, 2: 4.5, 0: 7.5}
+
+
+def test_equals_do_not_take_over_and_go_by_row():
+    assert completions([(0, 2), (1, 1), (1, 1)]) == {0: 2, 1: 3, 2: 4}
+
+
+def test_work_below_the_clock_s_grain_is_done_at_once():
+    machine = VirtualMachine()
+    assert machine.advance(1e9) == []
+    machine.submit(3, 1e-9)
+    machine.submit(4, 5.0)
+    assert machine.advance(1e9) == [3]
+    assert machine.next_s == 1e9 + 5.0
+
+
+def test_a_dropped_job_costs_nothing():
+    machine = VirtualMachine()
+    machine.advance(0.0)
+    for job, work_s in ((0, 1.0), (1, 2.0), (2, 3.0)):
+        machine.submit(job, work_s)
+    machine.drop(0)
+    machine.drop(2)
+    machine.drop(7)
+    assert (machine.jobs, machine.next_s, len(machine)) == ([1], pytest.approx(2.0), 1)
+    assert machine.advance(10.0) == [1]
+    assert machine.next_s is None

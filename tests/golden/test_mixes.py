@@ -13,7 +13,7 @@ from sim.errors import PhysicsError
 from sim.physics.catalogue import HostNeeds, HostTables
 from sim.physics.mix_table import MixTable, PairTable, mix_table
 from sim.view import Signal
-from tests.sim.scripted import Scripted
+from tests.sim.scripted import Scripted, looked
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
 
@@ -59,20 +59,17 @@ def test_what_a_newcomer_is_told_it_would_cost():
     # C beside A and B: its own slow-down is 5; it adds 4 - 2 = 2 to A's, nothing to B's: 5 x 3.
     topology = cluster(1, 1)
     physics = replace(physics_of(topology, slowdown=SLOWDOWN), mix_law=ByHand((3.0, 0.0, 4.0)))
-    seen = []
 
     def look(view):
         scratch = Occupancy(view)
         scratch.occupy(0, np.array([0]))
         scratch.occupy(1, np.array([0]))
-        seen.append(scratch.shared(view, 2, ANY_SPEED).cost.tolist())
-        raise KeyboardInterrupt
+        return scratch.shared(view, 2, ANY_SPEED).cost.tolist()
 
-    jobs = [Job(0, 1, 9, profile=profile) for profile in range(3)]
-    scheduler = Scripted(look, needs=Signal.PROFILE | Signal.INTERFERENCE)
-    with pytest.raises(KeyboardInterrupt):
-        play(world(jobs, topology, physics=physics, max_tenants=3), scheduler)
-    assert seen == [[pytest.approx(15.0)]]
+    yard = world([Job(0, 1, 9, profile=p) for p in range(3)], topology, physics=physics,
+                 max_tenants=3)  # fmt: skip
+    cost = looked(yard, look, needs=Signal.PROFILE | Signal.INTERFERENCE)
+    assert cost == [pytest.approx(15.0)]
 
 
 def test_a_law_that_tells_other_pairs_is_refused():

@@ -1,5 +1,6 @@
 """The kernel against the reference simulator, on small random worlds."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,3 +60,30 @@ def test_every_order_with_every_forwarding(
         return PartitionedScheduler(child=child, forwarding=FORWARDINGS[forwarding]())
 
     assert_agreement(case, make, 1)
+
+
+@settings(max_examples=80)
+@given(
+    case=cases(most_partitions=2, most_jobs=30, physics=True, mixes=True), seed=st.integers(0, 9)
+)
+def test_anything_legal_where_three_share_a_gpu_and_hosts_are_scarce(case: Case, seed: int) -> None:
+    assert_agreement(case, lambda: RandomDecider(whims=60), seed)
+
+
+@settings(max_examples=80)
+@given(case=cases(most_partitions=2, mixes=True, life=True), seed=st.integers(0, 9))
+def test_parts_of_gpus_and_servers_that_go_away(case: Case, seed: int) -> None:
+    assert_agreement(case, lambda: RandomDecider(whims=60), seed)
+
+
+@settings(max_examples=15)
+@given(
+    case=cases(most_partitions=1, most_jobs=25, mixes=True),
+    sharing=st.sampled_from([name for name in sorted(SHARINGS) if name != "off"]),
+)
+def test_rules_that_are_told_a_table(case: Case, sharing: str) -> None:
+    def make():
+        return ORDERS["lif"](PLACERS["least_interference"](), SHARINGS[sharing]())
+
+    run = assert_agreement(case, make, 1)
+    assert np.isfinite(run.finish_s).all()

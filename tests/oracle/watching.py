@@ -6,6 +6,14 @@ from sim.decision import Decision
 from sim.protocols import Scheduler
 from sim.view import ClusterView, Signal
 
+OF_THE_CLUSTER = (
+    "queued", "running", "tenants", "tenant", "server_free", "nic_jobs", "uplink_jobs",
+    "server_closed", "server_cpu_free_milli", "server_memory_free_mib", "gpu_milli",
+)  # fmt: skip
+OF_JOBS = ("partition", "forwards", "preemptions", "remaining_s", "progress_s", "attained_gpu_s",
+           "restarts")  # fmt: skip
+OF_RUNNING = ("resume_s", "lease_end_s")
+
 
 class Watching:
     """Records every view as plain numbers."""
@@ -20,32 +28,12 @@ class Watching:
         self._scheduler.reset(seed)
 
     def decide(self, view: ClusterView) -> Decision:
-        here = [*view.queued.tolist(), *view.running.tolist()]
-        self.seen.append(
-            {
-                "now_s": view.now_s,
-                "queued": view.queued.tolist(),
-                "running": view.running.tolist(),
-                "gpus": [view.gpus_of(job).tolist() for job in view.running.tolist()],
-                "tenants": view.tenants.tolist(),
-                "tenant": view.tenant.tolist(),
-                "server_free": view.server_free.tolist(),
-                "nic_jobs": view.nic_jobs.tolist(),
-                "uplink_jobs": view.uplink_jobs.tolist(),
-                "partition": view.jobs.partition[here].tolist(),
-                "forwards": view.jobs.forwards[here].tolist(),
-                "preemptions": view.jobs.preemptions[here].tolist(),
-                "remaining_s": view.jobs.remaining_s[here].tolist(),
-                "progress_s": view.jobs.progress_s[here].tolist(),
-                "attained_gpu_s": view.jobs.attained_gpu_s[here].tolist(),
-                "resume_s": view.jobs.resume_s[view.running].tolist(),
-                "lease_end_s": view.jobs.lease_end_s[view.running].tolist(),
-                "restarts": view.jobs.restarts[here].tolist(),
-                "server_closed": view.server_closed.tolist(),
-                "cpu_free_milli": view.server_cpu_free_milli.tolist(),
-                "memory_free_mib": view.server_memory_free_mib.tolist(),
-                "gpu_milli": view.gpu_milli.tolist(),
-                "gpu_limit_milli": view.gpu_limit_milli,
-            }
-        )
+        running = view.running.tolist()
+        here, jobs = [*view.queued.tolist(), *running], view.jobs
+        shown = {name: getattr(view, name).tolist() for name in OF_THE_CLUSTER}
+        shown |= {name: getattr(jobs, name)[here].tolist() for name in OF_JOBS}
+        shown |= {name: getattr(jobs, name)[running].tolist() for name in OF_RUNNING}
+        gpus = [view.gpus_of(job).tolist() for job in running]
+        limit = view.gpu_limit_milli
+        self.seen.append({"now_s": view.now_s, "gpus": gpus, "gpu_limit_milli": limit, **shown})
         return self._scheduler.decide(view)

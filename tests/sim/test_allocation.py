@@ -12,11 +12,11 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, SimulationError
 from sim.kernel.allocation import Allocation, allocation_of
 from sim.simulator import Simulator, simulate
-from sim.view import ClusterView, state_of
+from sim.view import ClusterView, Signal, state_of
 from tests.oracle.cases import Case, cases
 from tests.oracle.random_decider import RandomDecider
-from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, cluster, play, world
+from tests.sim.scripted import looked
+from tests.sim.worlds import Job, cluster, world
 
 
 def told(allocation: Allocation) -> list[list[object]]:
@@ -64,14 +64,9 @@ def test_an_occupancy_is_the_state_whatever_was_tried_before(case: Case, seed: i
 
 def tried(look) -> None:
     """Let `look` try things out where job 0 holds GPUs 0 and 1 of a server of 3."""
-
-    def decide(view: ClusterView) -> Decision:
-        look(Occupancy(view), view)
-        raise KeyboardInterrupt
-
-    jobs, first = [Job(0, 2, 9), Job(1, 1, 5)], Decision(starts=(Start(0, np.array([0, 1])),))
-    with pytest.raises(KeyboardInterrupt):
-        play(world(jobs, cluster(1, 3)), Scripted(first, decide))
+    yard = world([Job(0, 2, 9), Job(1, 1, 5)], cluster(1, 3))
+    first = Decision(starts=(Start(0, np.array([0, 1])),))
+    looked(yard, lambda view: look(Occupancy(view), view), first, needs=Signal.NONE)
 
 
 @pytest.mark.parametrize("gpus", [[0], [2, 2], [3], [-1]])

@@ -65,7 +65,7 @@ def best_speed(case: Case) -> np.ndarray:
 
 @settings(max_examples=80)
 @given(case=lives, seed=st.integers(0, 99))
-def test_gpu_seconds_room_leases_parents_and_absences(case: Case, seed: int) -> None:
+def test_gpu_seconds_room_leases_parents_absences_and_losses(case: Case, seed: int) -> None:
     _, run, ledger = played(case, seed)
     assert not ledger.began and not any(ledger.tenants.values())
     in_s, out_s = float(run.run_gpu_s.sum()), float(sum(ledger.gpu_s.values()))
@@ -78,12 +78,11 @@ def test_gpu_seconds_room_leases_parents_and_absences(case: Case, seed: int) -> 
         assert ledger.starts[job] - stops in (0, 1)
     assert np.all(run.forwards <= case.rules.max_forwards)
     check_run(run)
+    check_losses(case, run, ledger)
 
 
-@settings(max_examples=80)
-@given(case=lives, seed=st.integers(0, 99))
-def test_no_stop_costs_more_than_the_work_since_the_last_checkpoint(case: Case, seed: int) -> None:
-    _, run, ledger = played(case, seed)
+def check_losses(case: Case, run: Run, ledger: Ledger) -> None:
+    """No stop costs more than the work since the last checkpoint."""
     every_s = case.rules.checkpoint_work_s
     most_s = np.inf if every_s is None else every_s
     losing = {Kind.EVICT} if case.rules.preempt_saves else {Kind.EVICT, Kind.PREEMPT}

@@ -5,7 +5,7 @@ import numpy as np
 from sim.decision import Decision, Start
 from sim.jobs import Elastic
 from sim.view import ClusterView, Signal
-from tests.sim.worlds import Job, attempts, cluster, play, world
+from tests.sim.worlds import Job, chart, charted, cluster, play, world
 
 
 class EqualShares:
@@ -58,9 +58,7 @@ def test_a_newcomer_takes_half_and_gives_it_back():
     traits = {"elastic": Elastic(np.array([1, 1]), np.array([4, 4]))}
     yard = world([Job(0, 2, 12), Job(2, 2, 3)], cluster(1, 4), traits=traits)
     run = play(yard, EqualShares())
-    stays = attempts(run.log)
-    assert stays["A"] == [(0, 2, (0, 1, 2, 3)), (2, 10, (0, 1))]
-    assert stays["B"] == [(2, 5, (2, 3))]
+    assert chart(run) == "AaAaaaaaaa*2 AaBbb*2"
     assert run.run_gpu_s.tolist() == [8 + 16, 6]
 
 
@@ -70,10 +68,5 @@ def test_limits_are_kept_and_restarts_paid():
     # are left: at speed 3/4 from 3 on they take 4 s, till 7. C (5 s) ends then, too, and B starts.
     traits = {"elastic": Elastic(np.array([3, 2, 1]), np.array([5, 2, 1]))}
     jobs = [Job(0, 4, 5), Job(1, 2, 3), Job(2, 1, 5)]
-    run = play(world(jobs, cluster(1, 4), traits=traits, restart_s=1.0), EqualShares())
-    assert attempts(run.log) == {
-        "A": [(0, 2, (0, 1, 2, 3)), (2, 7, (0, 1, 2))],
-        "B": [(7, 10, (0, 1))],
-        "C": [(2, 7, (3,))],
-    }
-    assert run.finish_s.tolist() == [7, 10, 7]
+    found = charted(jobs, cluster(1, 4), EqualShares(), traits=traits, restart_s=1.0)
+    assert found == "AaAaaaaBbb*2 AaAaaaa AaCcccc"

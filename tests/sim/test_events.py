@@ -8,7 +8,18 @@ from sim.placers.by_room import Consolidated, FirstFit
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, start, story, world
+from tests.sim.worlds import (
+    Job,
+    chart,
+    charted,
+    cluster,
+    gantt,
+    physics_of,
+    play,
+    start,
+    story,
+    world,
+)
 
 
 def fifo() -> Fifo:
@@ -18,12 +29,8 @@ def fifo() -> Fifo:
 def test_finishes_come_before_arrivals_before_starts():
     run = play(world([Job(0, 1, 5), Job(0, 1, 5), Job(5, 2, 1)], cluster(1, 2)), fifo())
     assert story(run)[4:] == [
-        (5, "FINISH", 0),
-        (5, "FINISH", 1),
-        (5, "ARRIVAL", 2),
-        (5, "START", 2),
-        (6, "FINISH", 2),
-    ]
+        (5, "FINISH", 0), (5, "FINISH", 1), (5, "ARRIVAL", 2), (5, "START", 2), (6, "FINISH", 2),
+    ]  # fmt: skip
 
 
 def test_jobs_that_end_together_finish_in_order_of_rows_not_of_starts():
@@ -39,13 +46,9 @@ def test_a_job_of_no_time_makes_another_round_at_the_same_instant():
     scheduler = fifo()
     run = play(world([Job(0, 1, 0), Job(0, 1, 3)], cluster(1, 1)), scheduler)
     assert story(run) == [
-        (0, "ARRIVAL", 0),
-        (0, "ARRIVAL", 1),
-        (0, "START", 0),
-        (0, "FINISH", 0),
-        (0, "START", 1),
+        (0, "ARRIVAL", 0), (0, "ARRIVAL", 1), (0, "START", 0), (0, "FINISH", 0), (0, "START", 1),
         (3, "FINISH", 1),
-    ]
+    ]  # fmt: skip
     assert run.decisions == 2
 
 
@@ -60,13 +63,10 @@ def test_wake_ups_happen_once_and_the_last_word_counts():
     assert scripted.asked_s == [0.0, 1.0, 2.5, 10.0]
 
 
-def test_a_wake_up_asks_even_with_an_empty_queue():
+def test_a_wake_up_asks_even_with_an_empty_queue_and_else_nobody_is_asked():
     scripted = Scripted(Decision(starts=(start(0, 0),), wake_s=4.0))
     play(world([Job(0, 1, 10)], cluster(1, 1)), scripted)
     assert scripted.asked_s == [0.0, 4.0]
-
-
-def test_nobody_waits_nobody_is_asked():
     scripted = Scripted(Decision(starts=(start(0, 0),)), Decision(starts=(start(1, 0),)))
     play(world([Job(0, 1, 3), Job(7, 1, 1)], cluster(1, 1)), scripted)
     assert scripted.asked_s == [0.0, 7.0]
@@ -76,9 +76,8 @@ def test_again_asks_once_more_after_the_orders_took_effect():
     seen = []
 
     def second(view):
-        seen.append(
-            (view.now_s, view.running.tolist(), view.queued.tolist(), view.tenants.tolist())
-        )
+        lists = (each.tolist() for each in (view.running, view.queued, view.tenants))
+        seen.append((view.now_s, *lists))
         return Decision(starts=(start(1, 1),))
 
     scripted = Scripted(Decision(starts=(start(0, 0),), again=True), second)
@@ -98,7 +97,7 @@ def test_migration_keeps_the_work_and_pays_the_restart():
         Decision(starts=(start(0, 0),), wake_s=4.0), Decision(preempts=(0,), starts=(start(0, 1),))
     )
     run = play(world([Job(0, 1, 10)], cluster(1, 2), restart_s=2.0), scripted)
-    assert attempts(run.log) == {"A": [(0, 4, (0,)), (4, 12, (1,))]}
+    assert chart(run) == "Aaaa ....Aaaaaaaa"
     assert run.run_s.tolist() == [12.0] and run.preemptions.tolist() == [1]
 
 
@@ -109,8 +108,8 @@ def test_a_preemption_during_the_restart_loses_only_the_restart():
         Decision(preempts=(0,), starts=(start(0, 1),), wake_s=5.0),
         Decision(preempts=(0,), starts=(start(0, 0),)),
     )
-    run = play(world([Job(0, 1, 10)], cluster(1, 2), restart_s=2.0), scripted)
-    assert attempts(run.log) == {"A": [(0, 4, (0,)), (4, 5, (1,)), (5, 13, (0,))]}
+    found = charted([Job(0, 1, 10)], cluster(1, 2), scripted, restart_s=2.0)
+    assert found == "Aaaa.Aaaaaaaa ....A"
 
 
 def test_the_worst_worker_and_each_pair_s_excess_count():

@@ -1,8 +1,4 @@
-"""Hand-worked timelines of what befalls jobs and servers; a column of a drawing is a second.
-
-`A` computes, `r` restarts, `x` is work that is lost, `.` waits, `-` the GPU is idle, `#` the
-server is away.
-"""
+"""Hand-worked timelines of what befalls jobs and servers."""
 
 from dataclasses import replace
 
@@ -29,7 +25,19 @@ from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, play, start, story, world
+from tests.sim.worlds import (
+    Job,
+    attempts,
+    changes,
+    chart,
+    charted,
+    cluster,
+    physics_of,
+    play,
+    start,
+    story,
+    world,
+)
 
 FAIL, CLOSE, OPEN = Change.FAIL, Change.CLOSE, Change.OPEN
 
@@ -56,8 +64,8 @@ def fates(outcome: list[int], withdraw_s: list[float]) -> dict[str, Fates]:
 
 
 def test_a_lease_ends_and_the_job_comes_back_after_the_other():
-    # GPU 0  AAAArBBBrrAA   A has a lease of 4; B comes at 1 and takes over for its 3 s. A pays
-    #        0   4  7  11   a restart of 2, then does the 2 s that are left: 4 + 3 + 2 + 2 = 11.
+    # A has a lease of 4; B comes at 1 and takes over for its 3 s. A pays a restart of 2, then does
+    # the 2 s that are left: 4 + 3 + 2 + 2 = 11.
     scripted = Scripted(
         Decision(starts=(start(0, 0, lease_s=4.0),)),  # 0
         Decision(),  # 1, B arrives
@@ -65,17 +73,15 @@ def test_a_lease_ends_and_the_job_comes_back_after_the_other():
         Decision(starts=(start(0, 0),)),  # 7
     )
     run = play(world([Job(0, 1, 6), Job(1, 1, 3)], cluster(1, 1), restart_s=2.0), scripted)
-    assert attempts(run.log) == {"A": [(0, 4, (0,)), (7, 11, (0,))], "B": [(4, 7, (0,))]}
+    assert chart(run) == "AaaaBbbAaaa"
     assert run.restarts.tolist() == [1, 0] and run.lost_s.tolist() == [0, 0]
     assert balance_of(run).restart == 2 and balance_of(run).overhead == 0
     assert run.preemptions.tolist() == [0, 0]
 
 
 def test_a_lease_renewed_at_once_where_it_was_costs_nothing():
-    # GPU 0  AAAA|AAAA|AA   two leases of 4 and the rest: as if never stopped.
-    leases = [Decision(starts=(start(0, 0, lease_s=4.0),))] * 3
-    run = play(world([Job(0, 1, 10)], cluster(1, 1), restart_s=2.0), Scripted(*leases))
-    assert attempts(run.log) == {"A": [(0, 4, (0,)), (4, 8, (0,)), (8, 10, (0,))]}
+    leases = Scripted(*[Decision(starts=(start(0, 0, lease_s=4.0),))] * 3)
+    assert charted([Job(0, 1, 10)], cluster(1, 1), leases, restart_s=2.0) == "AaaaAaaaAa"
 
 
 @pytest.mark.parametrize("gpus", [(1, 0), (0, 2)])
@@ -94,25 +100,24 @@ def test_a_lease_that_ends_with_the_job_is_a_finish():
 
 
 def test_a_lease_may_end_in_the_middle_of_a_restart():
-    # GPU 0  AAA r|rr AAA   preempted at 3 and put back on GPU 1 for 1 s of a restart of 2; the
-    # GPU 1     r           restart begins anew at 4 on GPU 0, work goes on at 6, ends at 9.
+    # Preempted at 3 and put back on GPU 1 for 1 s of a restart of 2; the restart begins anew at 4
+    # on GPU 0, work goes on at 6, ends at 9.
     scripted = Scripted(
         Decision(starts=(start(0, 0),), wake_s=3.0),
         Decision(preempts=(0,), starts=(start(0, 1, lease_s=1.0),)),
         Decision(starts=(start(0, 0),)),
     )
-    run = play(world([Job(0, 1, 6)], cluster(1, 2), restart_s=2.0), scripted)
-    assert attempts(run.log) == {"A": [(0, 3, (0,)), (3, 4, (1,)), (4, 9, (0,))]}
+    assert charted([Job(0, 1, 6)], cluster(1, 2), scripted, restart_s=2.0) == "Aaa.Aaaaa ...A"
 
 
 # --- Failures inside a job, users, parents --------------------------------------------------
 
 
 def test_attempts_fail_where_the_trace_says_and_what_they_did_counts():
-    # GPU 0  AAA|rrAAAA|rrA   8 s of work, failures at 3 and 7 of it, restarts of 2: 12 s.
+    # 8 s of work, failures at 3 and 7 of it, restarts of 2: 12 s.
     traits = {"attempts": Attempts(ints(0, 2), np.array([3.0, 7.0]))}
     run = play(world([Job(0, 1, 8)], cluster(1, 1), traits=traits, restart_s=2.0), fifo())
-    assert attempts(run.log) == {"A": [(0, 3, (0,)), (3, 9, (0,)), (9, 12, (0,))]}
+    assert chart(run) == "AaaAaaaaaAaa"
     assert [kind for _, kind, _ in story(run)] == [
         "ARRIVAL", "START", "FAIL", "START", "FAIL", "START", "FINISH",
     ]  # fmt: skip
@@ -125,13 +130,13 @@ def test_a_point_of_failure_is_passed_once_even_if_work_is_lost_behind_it():
     traits = {"attempts": Attempts(ints(0, 1), np.array([3.0]))}
     outages = changes((5.0, 0, FAIL), (6.0, 0, OPEN))
     run = play(world([Job(0, 1, 8)], cluster(1, 1), traits=traits, outages=outages), fifo())
-    assert attempts(run.log) == {"A": [(0, 3, (0,)), (3, 5, (0,)), (6, 11, (0,))]}
+    assert chart(run) == "AaaAa.Aaaaa"
     assert run.lost_s.tolist() == [2]
 
 
 def test_users_give_up_while_waiting_while_running_and_not_after_the_end():
-    # GPU 0  AAAAAB..   A would run for 9, its user gives up at 5. B waits until then and ends at
-    #        0    5  8  8, the time at which its user would have given up. C gives up at 2, waiting.
+    # A would run for 9, its user gives up at 5. B waits until then and ends at 8, the time at which
+    # its user would have given up. C gives up at 2, waiting.
     traits = fates([0, 0, 0], [5.0, 8.0, 2.0])
     jobs = [Job(0, 1, 9), Job(0, 1, 3), Job(0, 1, 1)]
     run = play(world(jobs, cluster(1, 1), traits=traits), fifo())
@@ -149,8 +154,7 @@ def test_a_user_who_gives_up_at_once_leaves_at_the_instant_of_arrival():
 
 
 def test_children_wait_for_all_parents():
-    # GPU 0  AAA DD    D waits for A and B, though it came first of all but them.
-    # GPU 1  BBBBBCC   C, submitted with B's end, has its parent already and never is blocked.
+    # C waits for A and B. D, submitted with B's end, has its parent already and never is blocked.
     jobs = [Job(0, 1, 3), Job(0, 1, 5), Job(1, 1, 2), Job(5, 1, 2)]
     run = play(world(jobs, cluster(1, 2), traits=parents((), (), (0, 1), (1,))), fifo())
     assert story(run) == [
@@ -182,13 +186,13 @@ def test_jobs_that_wait_for_each_other_are_named():
 
 
 def test_a_failing_server_costs_the_work_since_the_last_checkpoint():
-    # Checkpoints every 4 s of work. GPU 0 AAAAAAxx###rAAAAAA  fails at 6, 4 s are kept; back at
-    # 9; a restart of 1; 6 s left: 16.
+    # Checkpoints every 4 s of work. It fails at 6, 4 s are kept; back at 9; a restart of 1; 6 s
+    # left: 16.
     outages = changes((6.0, 0, FAIL), (9.0, 0, OPEN))
     yard = world([Job(0, 1, 10)], cluster(1, 1), outages=outages, checkpoint_work_s=4.0,
                  restart_s=1.0)  # fmt: skip
     run = play(yard, fifo())
-    assert attempts(run.log) == {"A": [(0, 6, (0,)), (9, 16, (0,))]}
+    assert chart(run) == "Aaaaaa...Aaaaaaa"
     assert run.lost_s.tolist() == [2]
     assert story(run)[2:5] == [(6, "SERVER_DOWN", -1), (6, "EVICT", 0), (9, "SERVER_UP", -1)]
 
@@ -223,7 +227,7 @@ def test_a_server_is_up_when_every_reason_is_gone_and_a_gang_falls_with_one_serv
     # servers leaves at 2 and comes back at 7, with 8 of its 10 s to go.
     outages = changes((2.0, 0, CLOSE), (3.0, 0, FAIL), (5.0, 0, OPEN), (7.0, 0, OPEN))
     run = play(world([Job(0, 2, 10)], cluster(2, 1), outages=outages), fifo())
-    assert attempts(run.log) == {"A": [(0, 2, (0, 1)), (7, 15, (0, 1))]}
+    assert chart(run) == "Aa.....Aaaaaaaa*2"
     kinds = [(time_s, kind) for time_s, kind, job in story(run) if job == -1]
     assert kinds == [(2, "SERVER_DOWN"), (7, "SERVER_UP")]
 
@@ -279,10 +283,8 @@ def test_parts_of_a_gpu_are_packed_by_best_fit_and_never_beside_whole_jobs():
     # Thousandths: A 600 opens GPU 0, B 500 GPU 1, C 400 fits beside A exactly, D 500 beside B,
     # E wants the whole of GPU 2. F 100 finds no room in 0 and 1 and none beside E: it waits.
     traits = demands(*((milli, 0, 0, ANY_TYPE) for milli in (600, 500, 400, 500, 1000, 100)))
-    run = play(world([Job(0, 1, 5)] * 6, cluster(1, 3), traits=traits, max_tenants=4), fifo())
-    gpus = [attempts(run.log)[job][0].gpus for job in "ABCDEF"]
-    assert gpus == [(0,), (1,), (0,), (1,), (2,), (0,)]
-    assert run.start_s.tolist() == [0, 0, 0, 0, 0, 5]
+    found = charted([Job(0, 1, 5)] * 6, cluster(1, 3), fifo(), traits=traits, max_tenants=4)
+    assert found == "AaaaaFffff+Ccccc Bbbbb+Ddddd Eeeee"
 
 
 def test_the_slow_down_beside_a_part_is_that_part_of_it():
@@ -306,8 +308,7 @@ def test_a_server_takes_no_more_workers_than_its_cores_and_memory_allow():
     traits = demands((1000, 3000, 0, ANY_TYPE), (1000, 0, 60, ANY_TYPE), (1000, 0, 0, 0b10))
     yard = world([Job(0, 4, 5), Job(0, 2, 5), Job(0, 1, 5)], topology, traits=traits,
                  physics=physics_of(topology, compute_s=(1.0, 1.0)))  # fmt: skip
-    stays = attempts(play(yard, fifo()).log)
-    assert [stays[job][0].gpus for job in "ABC"] == [(0, 1, 4, 5), (2, 6), (7,)]
+    assert chart(play(yard, fifo())) == "Aaaaa*2 Bbbbb . Aaaaa*2 Bbbbb Ccccc"
 
 
 def test_an_elastic_gang_runs_faster_on_more_and_slower_on_fewer():

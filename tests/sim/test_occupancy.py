@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.decision import Decision
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.jobs import ANY_TYPE, Demands
 from sim.topology.outages import Change
 from sim.view import ClusterView, Signal
-from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, changes, cluster, physics_of, play, world
+from tests.sim import scripted
+from tests.sim.worlds import Job, changes, cluster, physics_of, world
 
 X, Y = 0b01, 0b10
 # gpu_milli, cpu_milli, memory_mib, type_mask of jobs 0 to 6.
@@ -32,19 +31,11 @@ def looked(look: Callable[[ClusterView], Any], **rules: Any) -> Any:
         server_cpu_milli=np.full(3, 7000),
         server_memory_mib=np.full(3, 100),
     )
-    seen = []
-
-    def decide(view: ClusterView) -> Decision:
-        seen.append(look(view))
-        raise KeyboardInterrupt
-
     physics = physics_of(topology, slowdown=((1.5,),), compute_s=(1.0, 1.0))
     traits = {"demands": Demands(*(np.array(column) for column in zip(*ASKS, strict=True)))}
     yard = world([Job(0, 1, 5)] * len(ASKS), topology, physics=physics, traits=traits,
                  outages=changes((0.0, 1, Change.CLOSE)), **{"max_tenants": 3} | rules)  # fmt: skip
-    with pytest.raises(KeyboardInterrupt):
-        play(yard, Scripted(decide, needs=Signal.PROFILE | Signal.INTERFERENCE))
-    return seen[0]
+    return scripted.looked(yard, look, needs=Signal.PROFILE | Signal.INTERFERENCE)
 
 
 def gpus_offered(job: int, *taken: tuple[int, list[int]], shared: bool = False, **rules: Any):

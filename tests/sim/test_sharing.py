@@ -5,15 +5,14 @@ import pytest
 
 from sim.arrays import IntArray
 from sim.engine.occupancy import ANY_SPEED, Occupancy
-from sim.jobs import ANY_TYPE, Demands
 from sim.placers.by_room import FirstFit
 from sim.protocols import Sharing
 from sim.run import Run
 from sim.schedulers.orders import Fifo
 from sim.sharing import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
 from sim.view import Signal, Slots
-from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
+from tests.sim.scripted import Scripted, looked
+from tests.sim.worlds import Job, chart, cluster, gantt, parts, physics_of, play, world
 
 
 def run_with(sharing: Sharing, gpus: int, both: float, **more: object) -> Run:
@@ -25,36 +24,37 @@ def run_with(sharing: Sharing, gpus: int, both: float, **more: object) -> Run:
     return play(world(trace, topology, physics=physics, max_tenants=2), scheduler)
 
 
-def test_one_gpu_off_waits():
-    assert gantt(run_with(NoSharing(), 1, 2.0)) == {"A": (0, 10, (0,)), "B": (10, 15, (0,))}
+SHARED, ALONE = "Aaaaaaaaaaaaaaa+.Bbbbbbbbbb", "AaaaaaaaaaBbbbb"
+BESIDE = "Aaaaaaaaaa .Bbbbb"
 
 
 @pytest.mark.parametrize(
-    "sharing", [AlwaysShare(), FallbackSharing(), SelectiveSharing(threshold=0.9)]
+    ("sharing", "gpus", "both", "drawing"),
+    [
+        (NoSharing(), 1, 2.0, ALONE),
+        # At half speed each: B 1-11 does its 5; A has done 1 + 5 by then and needs 4 more: 15.
+        (AlwaysShare(), 1, 2.0, SHARED),
+        (FallbackSharing(), 1, 2.0, SHARED),
+        (SelectiveSharing(threshold=0.9), 1, 2.0, SHARED),
+        # Together 1/2 + 1/2 = 1, not above 1: B waits. With 1.6 each, 1.25 is above 1.2, not 1.3.
+        (SelectiveSharing(threshold=1.0), 1, 2.0, ALONE),
+        (SelectiveSharing(threshold=1.2), 1, 1.6, "Aaaaaaaaaaaaa+.Bbbbbbbb"),
+        (SelectiveSharing(threshold=1.3), 1, 1.6, ALONE),
+        # Always goes where the placer says, the others to an empty GPU first.
+        (AlwaysShare(), 2, 2.0, SHARED),
+        (FallbackSharing(), 2, 2.0, BESIDE),
+        (SelectiveSharing(threshold=0.5), 2, 2.0, BESIDE),
+    ],
 )
-def test_one_gpu_the_others_share(sharing: Sharing):
-    # At half speed each: B 1-11 does its 5; A has done 1 + 5 by then and needs 4 more: 15.
-    assert gantt(run_with(sharing, 1, 2.0)) == {"A": (0, 15, (0,)), "B": (1, 11, (0,))}
-
-
-def test_selective_shares_above_its_threshold_only():
-    # Together 1/2 + 1/2 = 1, not above 1: B waits. With 1.6 each, 1.25 is above 1.2, not 1.3.
-    assert gantt(run_with(SelectiveSharing(threshold=1.0), 1, 2.0))["B"] == (10, 15, (0,))
-    assert gantt(run_with(SelectiveSharing(threshold=1.2), 1, 1.6))["B"][0] == 1
-    assert gantt(run_with(SelectiveSharing(threshold=1.3), 1, 1.6))["B"][0] == 10
-
-
-def test_always_goes_where_the_placer_says_fallback_to_an_empty_gpu_first():
-    assert gantt(run_with(AlwaysShare(), 2, 2.0))["B"][2] == (0,)
-    assert gantt(run_with(FallbackSharing(), 2, 2.0))["B"] == (1, 6, (1,))
-    assert gantt(run_with(SelectiveSharing(threshold=0.5), 2, 2.0))["B"] == (1, 6, (1,))
+def test_who_shares_and_where(sharing: Sharing, gpus: int, both: float, drawing: str):
+    assert chart(run_with(sharing, gpus, both)) == drawing
 
 
 @pytest.mark.parametrize(
     "sharing", [AlwaysShare(), FallbackSharing(), SelectiveSharing(threshold=0.9)]
 )
 def test_nobody_joins_where_memory_does_not_suffice(sharing: Sharing):
-    assert gantt(run_with(sharing, 1, 1.0, infeasible=[(0, 0)]))["B"] == (10, 15, (0,))
+    assert chart(run_with(sharing, 1, 1.0, infeasible=[(0, 0)])) == ALONE
 
 
 def test_costs_and_speeds_of_a_mix():
@@ -63,29 +63,26 @@ def test_costs_and_speeds_of_a_mix():
     topology = cluster(1, 3)
     physics = physics_of(topology, slowdown=slowdown)
     jobs = [Job(0, 2, 9, profile=1), Job(0, 1, 9, profile=2), Job(0, 1, 9, profile=0)]
-    seen = []
 
     def look(view):
         scratch = Occupancy(view)
         scratch.occupy(0, np.array([0, 1]))
         scratch.occupy(1, np.array([0]))
         slots = scratch.shared(view, 2, ANY_SPEED)
-        seen.append((slots.usable.tolist(), slots.cost.tolist(), slots.usable_per_server.tolist()))
+        # GPU 0: own 1 + 0.5 + 1, worst victim 4. GPU 1: own 1.5, victim 3.
+        assert slots.usable.tolist() == [True, True, True]
+        assert (slots.cost.tolist(), slots.usable_per_server.tolist()) == ([10.0, 4.5, 1.0], [3])
+        # Speeds together: 1/3 + 1/4 + 1/2.5 = 0.98; 1/3 + 1/1.5 = 1; an empty GPU always counts.
         fast = scratch.shared(view, 2, 0.99)
-        seen.append((fast.usable.tolist(), fast.usable_per_server.tolist()))
+        assert fast.usable.tolist() == [False, True, True]
+        assert fast.usable_per_server.tolist() == [2]
         scratch.vacate(0, np.array([0, 1]))
-        seen.append((scratch.tenant.tolist(), scratch.tenants.tolist()))
+        assert scratch.tenant.tolist() == [[1, -1, -1], [-1] * 3, [-1] * 3]
+        assert scratch.tenants.tolist() == [1, 0, 0]
         assert view.tenants.tolist() == [0, 0, 0]  # the scratch copy is one
-        raise KeyboardInterrupt
 
-    scheduler = Scripted(look, needs=Signal.PROFILE | Signal.INTERFERENCE)
-    with pytest.raises(KeyboardInterrupt):
-        play(world(jobs, topology, physics=physics, max_tenants=3), scheduler)
-    # GPU 0: own 1 + 0.5 + 1, worst victim 4. GPU 1: own 1.5, victim 3.
-    assert seen[0] == ([True, True, True], [10.0, 4.5, 1.0], [3])
-    # Speeds together: 1/3 + 1/4 + 1/2.5 = 0.98; 1/3 + 1/1.5 = 1; an empty GPU always counts.
-    assert seen[1] == ([False, True, True], [2])
-    assert seen[2] == ([[1, -1, -1], [-1] * 3, [-1] * 3], [1, 0, 0])
+    yard = world(jobs, topology, physics=physics, max_tenants=3)
+    looked(yard, look, needs=Signal.PROFILE | Signal.INTERFERENCE)
 
 
 class LeastFragments:
@@ -113,10 +110,8 @@ def test_a_placer_may_choose_the_gpu_of_a_part(sharing: Sharing, asked: bool):
 
     def gpus_of(placer: LeastFragments) -> list[int]:
         fifo = Fifo(placer=placer, sharing=sharing, skip_blocked=False)
-        milli, none = np.array([500, 100, 300, 500, 500]), np.zeros(5, dtype=np.int64)
-        demands = Demands(milli, none, none, np.full(5, ANY_TYPE))
-        trace = [Job(0, 1, 10)] * 5
-        yard = world(trace, cluster(1, 3), traits={"demands": demands}, max_tenants=4)
+        traits = parts(500, 100, 300, 500, 500)
+        yard = world([Job(0, 1, 10)] * 5, cluster(1, 3), traits=traits, max_tenants=4)
         run = play(yard, Scripted(fifo.decide, needs=fifo.needs) if asked else fifo)
         return [gpus[0] for _, _, gpus in gantt(run).values()]
 

@@ -1,6 +1,7 @@
 """A scheduler sees what its needs name, cannot write, and is told what it forgot to ask for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sim.errors import SignalError
 from sim.kernel.layout import State
 from sim.physics.physics import Physics
 from sim.view import ClusterView, Signal, information_of
-from tests.sim.scripted import Scripted
+from tests.sim.scripted import Scripted, looked
 from tests.sim.worlds import Job, cluster, play, world
 
 COLUMNS: dict[str, tuple[Signal, Callable[[ClusterView], object]]] = {
@@ -23,29 +24,22 @@ COLUMNS: dict[str, tuple[Signal, Callable[[ClusterView], object]]] = {
 }
 
 
-def look(read: Callable[[ClusterView], object], needs: Signal) -> list[object]:
-    seen: list[object] = []
-
-    def decide(view: ClusterView) -> Decision:
-        seen.append(read(view))
-        return Decision(starts=(Start(0, np.array([0])),))
-
-    play(world([Job(0, 1, 5, estimate_s=7)], cluster(1, 1)), Scripted(decide, needs=needs))
-    return seen
+def look(read: Callable[[ClusterView], Any], needs: Signal) -> Any:
+    return looked(world([Job(0, 1, 5, estimate_s=7)], cluster(1, 1)), read, needs=needs)
 
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_column_needs_its_signal_and_no_other(column: str):
     signal, read = COLUMNS[column]
-    assert len(look(read, signal)) == 1
+    look(read, signal)
     others = Signal.DURATION | Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
     with pytest.raises(SignalError, match=rf"{column} needs {signal.name}.*needs"):
         look(read, others & ~signal)
 
 
 def test_the_columns_say_what_they_are_named():
-    assert look(lambda view: view.jobs.duration_s.tolist(), Signal.DURATION) == [[5]]
-    assert look(lambda view: view.jobs.estimate_s.tolist(), Signal.PREDICTION) == [[7]]
+    assert look(lambda view: view.jobs.duration_s.tolist(), Signal.DURATION) == [5]
+    assert look(lambda view: view.jobs.estimate_s.tolist(), Signal.PREDICTION) == [7]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +57,7 @@ def test_nothing_public_leads_to_the_whole_state():
     def public(view: ClusterView) -> list[object]:
         return [vars(at)[name] for at in (view, view.jobs) for name in vars(at) if name[0] != "_"]
 
-    assert not any(isinstance(value, State | Physics) for value in look(public, Signal.NONE)[0])
+    assert not any(isinstance(value, State | Physics) for value in look(public, Signal.NONE))
 
 
 def test_job_columns_cannot_be_written_through():

@@ -1,11 +1,19 @@
-"""The binary heap of compiled code against a sorted list."""
+"""What compiled code is made of: the binary heap, sums, distinct rows, named arrays."""
+
+import copy
+import pickle
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.arrays import FloatArray, distinct_rows
+from sim.handle import Handle
 from sim.heap import HEAP, OUT, add_to_heap, drop_from_heap, move_in_heap, order_heap
+from sim.jit import kernel
 from sim.summing import mean, pairwise_sum
 
 ITEMS = 12
@@ -77,3 +85,42 @@ def test_sums_are_those_of_numpy_to_the_last_digit(count: int):
 def test_what_does_not_commute_is_added_in_the_same_order():
     values = np.tile([1e16, 1.0, -1e16, 3.0, 0.1], 311)
     assert pairwise_sum(values) == values.sum()
+
+
+NUMBERS = st.integers(-(2**62), 2**62) | st.integers(0, 2)
+
+
+@given(rows=st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=40))
+def test_distinct_rows_are_those_of_numpy(rows: list[tuple[int, int, int]]):
+    table = np.array(rows)
+    distinct, row_of = distinct_rows(list(table.T))
+    expected, at = np.unique(table, axis=0, return_inverse=True)
+    assert np.array_equal(distinct, expected)
+    assert np.array_equal(row_of, at.reshape(-1))
+
+
+class Pair(NamedTuple):
+    inner: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Handle):
+    outer: FloatArray
+    pair: Pair
+
+
+@kernel
+def _write(box: Box, value: float) -> None:
+    box.outer[0] = value
+    box.pair.inner[0] = value
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda box: pickle.loads(pickle.dumps(box))])
+def test_compiled_code_writes_to_a_copy_and_not_to_what_it_was_made_from(copied):
+    box = Box(np.zeros(1), Pair(np.zeros(1)))
+    other = copied(box)
+    _write(other, 3.0)
+    assert (other.outer[0], other.pair.inner[0]) == (3.0, 3.0)
+    assert (box.outer[0], box.pair.inner[0]) == (0.0, 0.0)
+    _write(box, 5.0)
+    assert (other.outer[0], other.pair.inner[0]) == (3.0, 3.0)
