@@ -38,7 +38,7 @@ from marl.policy.network import NetLoop
 from marl.policy.pair_score import PairScorePolicy, stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, build_ppo
 from marl.rllib.cluster import connect
-from marl.training.plan import Plan, Windows
+from marl.training.episodes import Episodes, Windows
 from marl.training.spec import LocalRay, PpoSpec
 from sim.kernel.step import FULL, PAUSE
 from sim.scoring.weights import ScoreWeights, score_weights_of
@@ -46,10 +46,10 @@ from sim.scoring.weights import ScoreWeights, score_weights_of
 Tensors = dict[str, torch.Tensor]
 
 
-def plan_of(config: dict[str, Any]) -> Plan:
+def episodes_of(config: dict[str, Any]) -> Episodes:
     """What `scripts/train.py` would train on."""
     experiment = experiment_of(config)
-    return Plan(
+    return Episodes(
         world=experiment.world,
         rules=CodecRules(**config["rules"]),
         reward=DelayReward(own_weight=0.3, scale_s=1000.0),
@@ -217,16 +217,20 @@ def specs(config: dict[str, Any]) -> tuple[PpoSpec, PolicySpec]:
     )
 
 
-def bare(plan: Plan, ppo: PpoSpec, policy: PolicySpec) -> BarePpo:
+def bare(episodes: Episodes, ppo: PpoSpec, policy: PolicySpec) -> BarePpo:
     """The reference, on copies as RLlib's runner has them."""
     envs = [
-        RllibSchedulingEnv(plan.env(), seed=copy, first_cut_frac=(copy + 0.5) / ppo.envs_per_runner)
+        RllibSchedulingEnv(
+            episodes.env(), seed=copy, first_cut_frac=(copy + 0.5) / ppo.envs_per_runner
+        )
         for copy in range(ppo.envs_per_runner)
     ]
-    return BarePpo(build_network(policy, plan.layout.racks), ppo, envs)
+    return BarePpo(build_network(policy, episodes.layout.racks), ppo, envs)
 
 
-def through_rllib(plan: Plan, config: dict[str, Any], *, runners: int = 0, gpus: int = 0) -> PPO:
+def through_rllib(
+    episodes: Episodes, config: dict[str, Any], *, runners: int = 0, gpus: int = 0
+) -> PPO:
     """What `scripts/train.py` trains with; the copies are divided among the runners."""
     ppo, policy = specs(config)
     copies = max(1, ppo.envs_per_runner // max(1, runners))
@@ -235,24 +239,25 @@ def through_rllib(plan: Plan, config: dict[str, Any], *, runners: int = 0, gpus:
     ray = LocalRay(**given | {"num_env_runners": runners, "num_gpus_per_learner": gpus})
     connect(ray)
     return build_ppo(
-        make_env=partial(Plan.env, plan), ppo=ppo, policy=policy, num_racks=plan.layout.racks,
+        make_env=partial(Episodes.env, episodes), ppo=ppo, policy=policy,
+        num_racks=episodes.layout.racks,
         weights=None, seed=SEED, ray=ray,
     )  # fmt: skip
 
 
-def played(plan: Plan, policy: PolicySpec, prior: ScoreWeights, windows: int) -> float:
+def played(episodes: Episodes, policy: PolicySpec, prior: ScoreWeights, windows: int) -> float:
     """Agent turns a second of a network as training begins with it, whole windows, compiled."""
-    network = build_network(policy, plan.layout.racks)
+    network = build_network(policy, episodes.layout.racks)
     assert network.prior is not None
     network.prior.take(prior)
     with torch.no_grad():  # its last weights begin as zeros, and what adds nothing is not computed
         network.key.weight.add_(1e-6)
-    net = net_of(network, plan.layout)
+    net = net_of(network, episodes.layout)
     assert net is not None
     turns, took_s = 0, 0.0
     for window in range(-1, windows):  # the first compiles and warms
-        simulator = plan.world.simulator(plan.windows(max(window, 0)))
-        loop = NetLoop(simulator.views(NEEDS), plan.layout, plan.rules, net)
+        simulator = episodes.world.simulator(episodes.windows(max(window, 0)))
+        loop = NetLoop(simulator.views(NEEDS), episodes.layout, episodes.rules, net)
         began, acted = time.perf_counter(), 0
         while (verdict := loop.play(loop.decisions + 1)) in {PAUSE, FULL}:
             acted += verdict == PAUSE
@@ -274,14 +279,14 @@ def speeds(agents: int, iterations: int, *, runners: int, gpu: bool) -> dict[str
     config = compose_config("train", f"topology.servers={agents * SERVERS_PER_AGENT}",
                             f"agents.count={agents}", f"workload.num_jobs={JOBS}",
                             "workload.max_gang=16", f"seed={SEED}")  # fmt: skip
-    plan = plan_of(config)
-    reference = bare(plan, *specs(config))
+    episodes = episodes_of(config)
+    reference = bare(episodes, *specs(config))
     algorithms = {}
     if runners:  # first: it starts a Ray with room for them
-        algorithms[f"rllib_{runners}_runners"] = through_rllib(plan, config, runners=runners)
-    algorithms["rllib"] = through_rllib(plan, config)
+        algorithms[f"rllib_{runners}_runners"] = through_rllib(episodes, config, runners=runners)
+    algorithms["rllib"] = through_rllib(episodes, config)
     if gpu:
-        algorithms["rllib_gpu"] = through_rllib(plan, config, runners=runners, gpus=1)
+        algorithms["rllib_gpu"] = through_rllib(episodes, config, runners=runners, gpus=1)
     found: dict[str, list[float]] = {name: [] for name in ("bare", *algorithms)}
     for _ in range(iterations + 1):
         (steps, _), took_s = timed(reference.iterate)
@@ -318,12 +323,12 @@ def main() -> None:
             numbers |= {f"agents{agents}_{name}_steps_per_s": median}
             numbers |= {f"agents{agents}_{name}_over_bare": ratio}
     config = compose_config("train", "agents.count=8", f"workload.num_jobs={JOBS}", f"seed={SEED}")
-    plan, spec = plan_of(config), specs(config)[1]
+    episodes, spec = episodes_of(config), specs(config)[1]
     print("network   agent turns/s played, one core")
     prior = score_weights_of(config["policy"]["prior"], "policy.prior")
     small = replace(spec, gpu_dim=4, hidden_dim=8, head_dim=8)
     for name, sizes in (("main", spec), ("small", small)):
-        numbers[f"played_{name}_turns_per_s"] = played(plan, sizes, prior, windows=10)
+        numbers[f"played_{name}_turns_per_s"] = played(episodes, sizes, prior, windows=10)
         print(f"{name:8} {numbers[f'played_{name}_turns_per_s']:12,.0f}", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")

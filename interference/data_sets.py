@@ -105,11 +105,11 @@ def _cell(value: str | float | bool | tuple[str, ...]) -> str:
 
 
 Read = Callable[[Path, Path | None], tuple[CoRows, SoloProfiles]]
-LEAST_LIKE = 0.5  # share of a layout's columns from which a file is taken for one of it
+LEAST_LIKE = 0.5  # share of a format's columns from which a file is taken for one of it
 
 
 @dataclass(frozen=True)
-class Layout:
+class Format:
     """Columns of a published file of pairs, or of our own schema."""
 
     file: str
@@ -118,7 +118,7 @@ class Layout:
 
 
 def rows_of_file(path: Path, *, folder: Path | None) -> tuple[CoRows, SoloProfiles]:
-    """Rows of a file in the columns of one of `LAYOUTS`, and solo profiles of their jobs.
+    """Rows of a file in the columns of one of `FORMATS`, and solo profiles of their jobs.
 
     `folder` has the published runs alone, the only source of their solo profiles; rows of our own
     schema have them in the file beside `path`.
@@ -126,10 +126,10 @@ def rows_of_file(path: Path, *, folder: Path | None) -> tuple[CoRows, SoloProfil
     Raises:
         PhysicsError: naming file, line, column, value and fix.
     """
-    return layout_of(path).read(path, folder)
+    return format_of(path).read(path, folder)
 
 
-def layout_of(path: Path) -> Layout:
+def format_of(path: Path) -> Format:
     """Whose columns a file has, most of them at least.
 
     Raises:
@@ -137,12 +137,11 @@ def layout_of(path: Path) -> Layout:
     """
     header = header_of(path)
     likeness = {
-        layout.file: len(set(layout.columns) & set(header)) / len(layout.columns)
-        for layout in LAYOUTS
+        each.file: len(set(each.columns) & set(header)) / len(each.columns) for each in FORMATS
     }
-    best = max(LAYOUTS, key=lambda layout: likeness[layout.file])
+    best = max(FORMATS, key=lambda each: likeness[each.file])
     if likeness[best.file] < LEAST_LIKE:
-        known = "; ".join(f"{each.file}: {', '.join(each.columns)}" for each in LAYOUTS)
+        known = "; ".join(f"{each.file}: {', '.join(each.columns)}" for each in FORMATS)
         raise PhysicsError(
             f"{path}:1: the columns {', '.join(header) or '(none)'} are of no known file of "
             f"co-location rows; give those of one of these. {known}"
@@ -162,9 +161,9 @@ def _read_beside(of: Published) -> Read:
     return read
 
 
-LAYOUTS = (
-    *(Layout(Path(each.pairs).name, each.columns, _read_beside(each)) for each in PUBLISHED),
-    Layout(ROWS_FILE, ROWS_NEEDED, lambda path, _: rows_of_csv(path)),
+FORMATS = (
+    *(Format(Path(each.pairs).name, each.columns, _read_beside(each)) for each in PUBLISHED),
+    Format(ROWS_FILE, ROWS_NEEDED, lambda path, _: rows_of_csv(path)),
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.api.asking import SAID, Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
 from gpuyard.launch.build import OF_TRAINING, check_training
-from gpuyard.training.setting import plan_of
+from gpuyard.training.setting import episodes_of
 from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
 from sim.arrays import BoolArray
@@ -46,7 +46,7 @@ def make_env(
     words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("train", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         check_training(config)
-        env = plan_of(config, experiment_of(config), part).env(everyone=True)
+        env = episodes_of(config, experiment_of(config), part).env(everyone=True)
         env.reset(seed=seed)  # a file is read while it is there
         return env
 

@@ -21,7 +21,7 @@ from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each, write_page
-from gpuyard.reproduction.plan import Planned, cells_of, plan_of
+from gpuyard.reproduction.planned import Planned, cells_of, planned_of
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray
 from sim.errors import override
@@ -147,7 +147,7 @@ def _planned(
             "overrides": ["scheduler=marl", override("++checkpoint", each.folder / POLICY)],
             "cells": [number[each.arm]],
         })  # fmt: skip
-    return plan_of([cell.entering(entries) for cell in cells], missing=launch.config["missing"])
+    return planned_of([cell.entering(entries) for cell in cells], missing=launch.config["missing"])
 
 
 def _named(run: Planned, row: ComparisonRow) -> ComparisonRow:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuyard.launch.start import Launch
 from gpuyard.reproduction.node import asked
-from gpuyard.reproduction.plan import policies_of, with_policies
+from gpuyard.reproduction.planned import policies_of, with_policies
 from gpuyard.reproduction.reproduce import run_league
 from gpuyard.reproduction.runs import run_once
 

@@ -26,7 +26,7 @@ from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import PAGE_FILE as TABLES
 from gpuyard.reproduction.node import Reproduction, asked, put_into, reproduction_of, titles
-from gpuyard.reproduction.plan import PROGRAM, Cell, Planned, cells_of, plan_of
+from gpuyard.reproduction.planned import PROGRAM, Cell, Planned, cells_of, planned_of
 from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
 from gpuyard.reproduction.runs import PARTS, run_missing, write_curves
 from sim.errors import GpuYardError
@@ -174,7 +174,7 @@ def _planned(
     words = asked()
     found = reproduction_of(launch.config.get("reproduce"), experiment=words.experiment)
     cells = [prepared(cell) for cell in cells_of(found, words)[: launch.config["most_cells"]]]
-    planned = plan_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
+    planned = planned_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
     log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
     return found, planned
 

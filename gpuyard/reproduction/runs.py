@@ -24,7 +24,7 @@ from gpuyard.launch.sweeps import in_processes, processes_of, run_program
 from gpuyard.launch.terminal import RunCount
 from gpuyard.pages.comparison_page import CURVES
 from gpuyard.pages.page import numbers
-from gpuyard.reproduction.plan import Planned
+from gpuyard.reproduction.planned import Planned
 from sim.errors import GpuYardError, override
 from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
 from sim.report.standings import Ranking

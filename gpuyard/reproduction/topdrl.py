@@ -30,7 +30,7 @@ from gpuyard.reproduction.node import (
     page_tables,
     reproduction_of,
 )
-from gpuyard.reproduction.plan import Planned, cells_of, plan_of, policies_of, with_policies
+from gpuyard.reproduction.planned import Planned, cells_of, planned_of, policies_of, with_policies
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from gpuyard.training.topdrl_training import bars
 from sim.errors import override
@@ -112,7 +112,7 @@ def _planned(
     planned: list[Planned] = []
     for seed in node["seeds"]:
         cells = cells_of(found, words, f"seed={seed}")[: config["most_cells"]]
-        planned += plan_of(
+        planned += planned_of(
             [with_policies(cell, folders, "scheduler.policy") for cell in cells],
             missing=config["missing"],
         )

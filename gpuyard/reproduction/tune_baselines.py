@@ -17,7 +17,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import asked, reproduction_of
-from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
+from gpuyard.reproduction.planned import Cell, Planned, cells_of, planned_of
 from gpuyard.reproduction.runs import run_all, write_frame
 from sim.report.job_times import Interval
 from sim.report.league import METRIC, LeagueRun, Place, by_block, ratio_over
@@ -105,7 +105,7 @@ def _planned(launch: Launch) -> list[Planned]:
     found = reproduction_of(launch.config.get("reproduce"), experiment=PROGRAM)
     cells = cells_of(found, asked(), program=PROGRAM)
     spread = [_spread(cell) for cell in cells[: launch.config["most_cells"]]]
-    planned = plan_of(spread, missing=launch.config["missing"])
+    planned = planned_of(spread, missing=launch.config["missing"])
     log.info("%d cells, %d runs", len(spread), len(planned))
     return planned
 

@@ -18,9 +18,9 @@ from interference.data_sets import ROWS_FILE, SOLOS_FILE, write_csv
 from interference.measuring.device import Device, MeasureError, find_device, memory_held_mib
 from interference.measuring.table import (
     Group,
+    groups_to_measure,
     model_and_batch,
     part_name,
-    plan,
     read_part,
     tables_of,
     write_part,
@@ -137,7 +137,7 @@ def _campaign(config: dict[str, Any], device: Device) -> Campaign:
         raise ConfigError(f"{device.form}.pairs is {chosen['pairs']!r}; use all or a list of pairs")
     if not chosen["profiles"]:
         raise ConfigError(f"{device.form}.profiles is empty; name one at least, like mlp/32")
-    groups = plan(chosen["profiles"], chosen["pairs"], chosen["mixes"])
+    groups = groups_to_measure(chosen["profiles"], chosen["pairs"], chosen["mixes"])
     keys = ("warmup_s", "measure_s", "least_steps", "patience_s")
     return Campaign(
         groups={group: _tasks(config, device, group) for group in groups},

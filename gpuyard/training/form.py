@@ -127,7 +127,7 @@ class NetworkPlayer:
 
     def jct_s(self, source: WindowSource, simulator: Simulator) -> float:
         """As `Player.jct_s`."""
-        from marl.training.plan import play_greedily
+        from marl.training.episodes import play_greedily
 
         del source  # its scheduler is a linear score
         policy = self.form.policy(self.vector)

@@ -32,14 +32,14 @@ PRIOR_SCALE = 1.0
 EACH = "each"  # of policy.networks
 
 
-def groups_of(networks: Any, agents: int) -> list[list[int]] | None:
-    """Agents of each network by `policy.networks`; empty: each has its own. None: all share one.
+def groups_of(networks: Any, agents: int) -> list[list[int]]:
+    """Agents of each network by `policy.networks`, which is not null; empty: each has its own.
 
     Raises:
         ConfigError: it is none of these; names the value and what it must be.
     """
-    if networks in (None, EACH):
-        return [] if networks else None
+    if networks == EACH:
+        return []
     if not divides(networks, agents):
         raise ConfigError(
             f"policy.networks is {networks!r}; it must be null, {EACH}, or lists in which each of "

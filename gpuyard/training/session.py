@@ -33,7 +33,7 @@ from gpuyard.training.board import (
     write_rows,
 )
 from gpuyard.training.network import groups_of
-from gpuyard.training.setting import AUTO, plan_of
+from gpuyard.training.setting import AUTO, episodes_of
 from marl.policy.build import (
     PolicySpec,
     build_policy,
@@ -60,7 +60,7 @@ from marl.rllib.checkpoint import (
 from marl.rllib.cluster import connect
 from marl.rllib.trainer import Iteration, Trainer, maker_of
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import RuleTeacher, greedy, imitate, play, validation_jct_s
+from marl.training.episodes import RuleTeacher, greedy, imitate, play, validation_jct_s
 from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
 from sim.errors import GpuYardError
 from sim.report.figure_studies import learning_curve, read_learning_curve
@@ -93,8 +93,8 @@ class Training:
         self.spec = policy_spec(config)
         self.ppo: PpoSpec = build(config, "algo")
         self.ray: RaySpec = build(config, "ray")
-        self.plan = plan_of(config, self.experiment, "train")
-        self.rules = self.plan.rules
+        self.episodes = episodes_of(config, self.experiment, "train")
+        self.rules = self.episodes.rules
         self.experiment.window("validation", 0)  # a file too short is told before the teacher plays
         learners_of(self.ppo, self.spec, self.ray)  # so are learners that cannot share
         self._setting = {key: value for key, value in config.items() if key not in OF_TRAINING}
@@ -114,9 +114,9 @@ class Training:
         if spec.episodes == 0 or nothing_to_fit:
             return policy
         task = progress.add_task("teacher plays", total=spec.episodes, note="")
-        rule = RuleTeacher(layout=self.plan.layout, least_speed=spec.least_speed)
+        rule = RuleTeacher(layout=self.episodes.layout, least_speed=spec.least_speed)
         lessons = play(
-            self.plan.env(), rule.act if spec.by_rule else greedy(policy),
+            self.episodes.env(), rule.act if spec.by_rule else greedy(policy),
             spec.episodes, self.ppo.gamma, self.experiment.seed, lambda: progress.advance(task),
         )  # fmt: skip
         log.info("teacher played %d episodes; imitation begins", spec.episodes)
@@ -129,7 +129,7 @@ class Training:
 
     def fresh_policy(self) -> Policy:
         """A network with weights drawn, its prior's as configured."""
-        policy = build_policy(self.spec, self.plan.layout.racks)
+        policy = build_policy(self.spec, self.episodes.layout.racks)
         priors = [each.prior for each in networks_of(policy) if each.prior is not None]
         if priors:
             weights = score_weights_of(self.config["policy"]["prior"], "policy.prior")
@@ -153,7 +153,7 @@ class Training:
             policy,
             self.experiment.world,
             self.rules,
-            replace(self.plan.windows, part="validation"),
+            replace(self.episodes.windows, part="validation"),
             self.config["validation_windows"],
         )
         if jct_s < self.best_s:
@@ -185,7 +185,7 @@ class Training:
         """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
         if self.resumed is not None:
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
-            return build_policy(self.spec, self.plan.layout.racks)
+            return build_policy(self.spec, self.episodes.layout.racks)
         if checkpoints(self.folder):
             log.warning(
                 "%s holds a training, which is dropped and begun anew; resume=auto would go on",
@@ -288,7 +288,8 @@ MADE_UP = {"gpu_features", "server_features", "edge_features", "link_features"} 
 def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     """Sizes of the network that `encoder` and `policy` describe."""
     encoder, policy = config["encoder"], config["policy"]
-    groups = groups_of(policy.get("networks"), config["agents"]["count"])  # older files: None
+    networks = policy.get("networks")  # own files of before have none
+    groups = None if networks is None else groups_of(networks, config["agents"]["count"])
     scale = float(policy["prior_scale"])
     name = encoder_name(new_name(encoder["_target_"]))
     given = {key: value for key, value in encoder.items() if not key.startswith("_")}
@@ -362,10 +363,10 @@ def learn(run: Training, progress: Progress, listener: Listener | None) -> None:
     policy = run.first_policy(progress)
     trainer = Trainer(
         build_ppo(
-            make_env=run.plan.env,
+            make_env=run.episodes.env,
             ppo=run.ppo,
             policy=run.spec,
-            num_racks=run.plan.layout.racks,
+            num_racks=run.episodes.layout.racks,
             weights=policy.state_dict(),
             seed=run.experiment.seed,
             ray=run.ray,

@@ -60,7 +60,7 @@ from sim.errors import override
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 
 if TYPE_CHECKING:
-    from marl.training.plan import Plan
+    from marl.training.episodes import Episodes
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ RULES: Rules = SEED | {
 }
 
 
-def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Plan":
+def episodes_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Episodes":
     """The world on windows of a part, as `train.py` configures it.
 
     Windows of other parts than train are played in the physics.
@@ -156,7 +156,7 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
         ConfigError: a value of `rules` is none of its choices, or the reward cannot be called.
     """
     from marl.policy.build import encoder_name, reads_links  # torch
-    from marl.training.plan import Plan, Windows
+    from marl.training.episodes import Episodes, Windows
 
     experiment.window(part, 0)
     links = reads_links(encoder_name(new_name(config["encoder"]["_target_"])))
@@ -165,7 +165,7 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
         world = TRAIN_PHYSICS[config["train_physics"]](world)
     if not callable(reward):
         raise ConfigError(f"reward is a {type(reward).__name__}, which has no __call__(gathered)")
-    return Plan(
+    return Episodes(
         world=world,
         rules=_rules_of(config, links=links),
         reward=reward,

@@ -31,7 +31,7 @@ from gpuyard.training.trainer import TRAIN_WINDOWS, Trainer
 from gpuyard.training.windows import TRAIN, SourceSpec, source_of
 from marl.policy.branching import Contrasts, Sampling, by_shape
 from marl.policy.branching import joined as joined_contrasts
-from marl.training.plan import Shown, joined
+from marl.training.episodes import Shown, joined
 from marl.training.teaching import Clipping, Fitting, Teaching
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
@@ -304,7 +304,7 @@ def watch_window(
 
     `task`: the window, and whether the teacher plays it itself.
     """
-    from marl.training.plan import watch  # torch
+    from marl.training.episodes import watch  # torch
 
     source, (window, led) = source_of(source_spec), task
     # A copy: the next call of `policy` may write on the same network.

@@ -53,7 +53,7 @@ def read_files(
 ) -> dict[str, Asked]:
     """Rows of several files by data set; rows without a split are of the split `UNNAMED`.
 
-    Files are in the columns of `data_sets.LAYOUTS`; `folder` has the published runs alone.
+    Files are in the columns of `data_sets.FORMATS`; `folder` has the published runs alone.
 
     Raises:
         PhysicsError: for faulty files, rows of a source that `sets` lacks, and rows of a source

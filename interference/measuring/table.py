@@ -37,7 +37,9 @@ class Group(NamedTuple):
     members: tuple[str, ...]  # "model/batch", in the order of their names
 
 
-def plan(profiles: Sequence[str], pairs: Groups | Literal["all"], mixes: Groups) -> list[Group]:
+def groups_to_measure(
+    profiles: Sequence[str], pairs: Groups | Literal["all"], mixes: Groups
+) -> list[Group]:
     """Every profile alone, then pairs (or "all" of them), then mixes of three to seven; each once.
 
     Raises:

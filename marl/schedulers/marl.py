@@ -14,7 +14,7 @@ from marl.policy.build import PolicyFileError, build_policy, load_policy, read_s
 from marl.policy.from_torch import net_of, why_torch
 from marl.policy.network import Net, NetLoop, choose, link, take_turn
 from marl.policy.pair_score import Policy, best_action, stack
-from marl.training.plan import play_greedily
+from marl.training.episodes import play_greedily
 from sim.decision import Decision
 from sim.kernel.layout import State
 from sim.kernel.step import ILLEGAL

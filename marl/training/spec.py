@@ -117,7 +117,7 @@ class WarmStartSpec:
     """
 
     episodes: int  # windows played by the teacher; 0: no warm start
-    by_rule: bool  # the teacher is the rule of `marl.training.plan`; False: the network itself
+    by_rule: bool  # the teacher is the rule of `marl.training.episodes`; False: the network itself
     least_speed: float  # predicted combined speed above which the teacher shares a GPU
     epochs: int
     minibatch: int

@@ -27,7 +27,7 @@ from torch import Tensor
 from marl.env.layout import Observation
 from marl.policy.branching import Contrasts
 from marl.policy.pair_score import MASKED, UNREAD, PairScorePolicy
-from marl.training.plan import Shown
+from marl.training.episodes import Shown
 from sim.arrays import IntArray
 
 NOT_TAUGHT = (*UNREAD, "prior.")

@@ -87,11 +87,11 @@ class Asking:
     """Carries out one scheduler's decisions on one state: a run's, or a copy."""
 
     def __init__(
-        self, scheduler: Composed, state: State, memory: Memory, windows: Mapping[str, Any]
+        self, scheduler: Composed, state: State, memory: Memory, shown: Mapping[str, Any]
     ) -> None:
-        """`windows`: fields of a view that show `state`; none where views are of it anyway."""
+        """`shown`: fields of a view that show `state`; none where views are of it anyway."""
         self.child, self._scheduler = child_of(scheduler), scheduler
-        self._state, self._memory, self._windows = state, memory, windows
+        self._state, self._memory, self._shown = state, memory, shown
         self._has_times, self._fills = has_times(self.child), isinstance(self.child, Filling)
         rule = memory.rule[0]
         self._routes, self._steals = bool(memory.routine[ROUTE]), rule["forwarding"] == STEAL
@@ -210,7 +210,7 @@ class Asking:
 
     def _as_now(self, view: ClusterView) -> ClusterView:
         """`view` with who holds what after the orders given so far."""
-        return replace(view, **self._windows) if self._windows else view
+        return replace(view, **self._shown) if self._shown else view
 
     def _logged(self) -> int:
         return int(self._state.world[0]["num_logged"])

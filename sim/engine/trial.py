@@ -125,8 +125,8 @@ class Trial:
         self._mirror = Mirror(view)
         state = self._mirror.state
         self._memory = asked_memory(scheduler, state, view)
-        self._windows = held_in(state)
-        self._asking = Asking(scheduler, state, self._memory, self._windows)
+        self._shown = held_in(state)
+        self._asking = Asking(scheduler, state, self._memory, self._shown)
 
     def is_of(self, view: ClusterView) -> bool:
         """Whether it can answer for this view."""
@@ -145,7 +145,7 @@ class Trial:
     def _forget(self) -> None:
         """What was learned of the copy before is void: it was another."""
         memory = self._memory
-        self._windows["spares"].forget()
+        self._shown["spares"].forget()
         memory.tried["refused"] = NOBODY
         memory.joined_at[:] = NOBODY
         memory.seen_at[:] = NOBODY

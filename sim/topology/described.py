@@ -7,7 +7,13 @@ from pathlib import Path
 from sim.errors import TopologyError, nearest
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
 from sim.topology.node_rows import Marked, NodeRows, read_marked_yaml, read_node_rows
-from sim.topology.servers import MOST_GPUS_PER_SERVER, MOST_PORTS, MOST_SERVERS, Layout, flat_layout
+from sim.topology.servers import (
+    MOST_GPUS_PER_SERVER,
+    MOST_PORTS,
+    MOST_SERVERS,
+    ServerInside,
+    flat_inside,
+)
 from sim.topology.topology import GpuKind, Topology
 
 
@@ -135,7 +141,7 @@ SHAPE = (
     "nics", "intra_gbps", "inside",
 )  # fmt: skip
 NICS = ("count", "gbps")
-INSIDE = tuple(Layout.__dataclass_fields__)
+INSIDE = tuple(ServerInside.__dataclass_fields__)
 FASTEST_GBPS = 1e6
 MOST_CORES = 1e6
 MOST_GIB = 1e7
@@ -159,7 +165,7 @@ def _shape(shape: Section) -> Shape:
         memory_mib=None if gib is None else round(gib * 1024),
         nic_gbps=nics.count("count", low=1, high=MOST_PARTS)
         * nics.number("gbps", low=0, high=FASTEST_GBPS),
-        layout=_layout(shape),
+        inside=_inside(shape),
         kind=_kind(shape),
     )
 
@@ -174,9 +180,9 @@ def _kind(shape: Section) -> GpuKind:
     )
 
 
-def _layout(shape: Section) -> Layout:
+def _inside(shape: Section) -> ServerInside:
     if "inside" not in shape:
-        return flat_layout(shape.number("intra_gbps", low=0, high=FASTEST_GBPS))
+        return flat_inside(shape.number("intra_gbps", low=0, high=FASTEST_GBPS))
     if "intra_gbps" in shape:
         raise shape.refusal("intra_gbps", "must be left out where inside says more")
     inside = shape.section("inside", INSIDE)
@@ -189,7 +195,7 @@ def _layout(shape: Section) -> Layout:
     nvlink_gbps = pcie_gbps  # nothing reads it where there is no island
     if islands or "nvlink_gbps" in inside:
         nvlink_gbps = inside.number("nvlink_gbps", low=0, high=FASTEST_GBPS)
-    return Layout(
+    return ServerInside(
         sockets=sockets,
         pcie_switches=switches,
         nvlink_islands=islands,

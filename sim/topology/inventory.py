@@ -12,7 +12,7 @@ from sim.topology.links import LinkGraph, tree_links
 from sim.topology.servers import (
     MOST_GPUS,
     MOST_PORTS,
-    Layout,
+    ServerInside,
     Servers,
     check_counts,
     check_rates,
@@ -52,7 +52,7 @@ class Shape:
     gpus: int  # >= 1
     gpu_type: str
     nic_gbps: float  # all NICs together
-    layout: Layout
+    inside: ServerInside
     cpu_milli: int | None = None  # None: unbounded
     memory_mib: int | None = None
     kind: GpuKind | None = None  # what more is said of the GPU type
@@ -64,7 +64,7 @@ class Shape:
     @property
     def intra_gbps(self) -> float:
         """GPU to GPU inside the server, where a network model asks for one number."""
-        return self.layout.all_gpus_gbps(self.gpus)
+        return self.inside.all_gpus_gbps(self.gpus)
 
 
 @dataclass(frozen=True)
@@ -168,12 +168,12 @@ def _servers(source: str, entries: Sequence[Entry]) -> Servers:
     shapes = [entry.shape for entry in entries]
     gpu_types = _first_seen([shape.gpu_type for shape in shapes])
     kinds = _kinds(shapes)
-    layouts = list(dict.fromkeys(shape.layout for shape in shapes))
-    which = {layout: at for at, layout in enumerate(layouts)}
+    insides = list(dict.fromkeys(shape.inside for shape in shapes))
+    which = {inside: at for at, inside in enumerate(insides)}
     gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
     if gpus.sum() > MOST_GPUS:
         raise TopologyError(f"{source}: {gpus.sum()} GPUs; at most {MOST_GPUS} are supported")
-    layout_of_server = np.array([which[shape.layout] for shape in shapes], dtype=np.int64)
+    of_server = np.array([which[shape.inside] for shape in shapes], dtype=np.int64)
     groups = [entry.group for entry in entries]
     return Servers(
         gpu_types=tuple(gpu_types),
@@ -187,8 +187,8 @@ def _servers(source: str, entries: Sequence[Entry]) -> Servers:
         group=objects(groups) if any(groups) else None,
         inside=(
             None
-            if all(layout.is_flat for layout in layouts)
-            else inside_of(layouts, layout_of_server, gpus)
+            if all(inside.is_flat for inside in insides)
+            else inside_of(insides, of_server, gpus)
         ),
         gpu_kinds=kinds,
     )

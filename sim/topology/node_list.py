@@ -12,7 +12,7 @@ from sim.topology.servers import (
     MOST_GPUS_PER_SERVER,
     MOST_SERVERS,
     check_counts,
-    chosen_layout,
+    chosen_inside,
 )
 from sim.topology.topology import GpuKind, Topology
 
@@ -226,7 +226,7 @@ def node_list(
         gpus=gpus or 0,
         gpu_type=gpu_type or "",
         nic_gbps=float(nic_gbps),
-        layout=chosen_layout(intra_gbps, inside),
+        inside=chosen_inside(intra_gbps, inside),
     )
     entries = node_entries(cells, missing)
     if "rack" not in cells:
@@ -287,7 +287,7 @@ def vc_gpus(
         gpus=gpus_per_server,
         gpu_type=gpu_type,
         nic_gbps=float(nic_gbps),
-        layout=chosen_layout(intra_gbps, inside),
+        inside=chosen_inside(intra_gbps, inside),
     )
     owned = _gpus_of_groups(read_node_rows(path), date, date_column, total_column)
     entries = [entry for group, gpus in owned.items() for entry in _entries(group, gpus, whole)]

@@ -1,4 +1,4 @@
-"""Servers before they are wired: shapes and types, and even layouts of GPUs inside."""
+"""Servers before they are wired: shapes, types, and how the GPUs inside are joined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def check_rates(rates: Mapping[str, float]) -> None:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ServerInside:
     """One server shape's inside; GPU i of n is in part i * parts // n of each division."""
 
     sockets: int
@@ -74,28 +74,28 @@ class Layout:
         return self.pcie_gbps if min(gpus, self.pcie_switches) == 1 else self.socket_gbps
 
 
-def flat_layout(gbps: float) -> Layout:
+def flat_inside(gbps: float) -> ServerInside:
     """One rate between all GPUs of a server: one socket, one PCIe switch, no NVLink."""
-    return Layout(1, 1, 0, nvlink_gbps=gbps, pcie_gbps=gbps, socket_gbps=gbps)
+    return ServerInside(1, 1, 0, nvlink_gbps=gbps, pcie_gbps=gbps, socket_gbps=gbps)
 
 
-def chosen_layout(intra_gbps: float | None, inside: Mapping[str, float] | None) -> Layout:
-    """Layout from exactly one of the two ways to state it: one rate, or the whole inside."""
+def chosen_inside(intra_gbps: float | None, inside: Mapping[str, float] | None) -> ServerInside:
+    """From exactly one of the two ways to state it: one rate, or the whole inside."""
     if inside is not None and intra_gbps is None:
-        return layout_of(inside)
+        return inside_from(inside)
     if intra_gbps is None or inside is not None:
         raise TopologyError("topology.intra_gbps and topology.inside: give one of them")
     check_rates({"intra_gbps": intra_gbps})
-    return flat_layout(float(intra_gbps))
+    return flat_inside(float(intra_gbps))
 
 
-def layout_of(values: Mapping[str, float]) -> Layout:
-    """Layout from a mapping with exactly the fields of `Layout`.
+def inside_from(values: Mapping[str, float]) -> ServerInside:
+    """From a mapping with exactly the fields of `ServerInside`.
 
     Raises:
         TopologyError: naming a key that is missing or unknown, with the nearest one.
     """
-    known = tuple(Layout.__dataclass_fields__)
+    known = tuple(ServerInside.__dataclass_fields__)
     check_keys(values, known, "topology.inside", TopologyError)
     for key in known:
         if key not in values:
@@ -103,14 +103,14 @@ def layout_of(values: Mapping[str, float]) -> Layout:
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TopologyError(f"topology.inside.{key} is {value!r}; it must be a number")
-    return Layout(**values)  # type: ignore[arg-type]  # it checks that counts are whole
+    return ServerInside(**values)  # type: ignore[arg-type]  # it checks that counts are whole
 
 
-def inside_of(layouts: list[Layout], layout_of_server: IntArray, gpus: IntArray) -> Inside:
-    """Layouts applied to S servers: server s has `gpus[s]` GPUs and `layouts[of_server[s]]`."""
+def inside_of(insides: list[ServerInside], of_server: IntArray, gpus: IntArray) -> Inside:
+    """That of S servers: server s has `gpus[s]` GPUs and is as `insides[of_server[s]]`."""
 
     def column(name: str) -> FloatArray:
-        return np.array([float(getattr(layout, name)) for layout in layouts])[layout_of_server]
+        return np.array([float(getattr(inside, name)) for inside in insides])[of_server]
 
     def part(parts: FloatArray) -> IntArray:
         placed = number * np.repeat(parts.astype(np.int64), gpus) // np.repeat(gpus, gpus)
@@ -198,11 +198,11 @@ def dealt_servers(
         servers: S, their number.
         gpus_per_server: one number, or a list of which server s gets entry s % length.
         gpu_types: server s has type gpu_types[s % length].
-        intra_gbps: GPU to GPU inside a server, for network models without a layout.
+        intra_gbps: GPU to GPU inside a server, for network models that know no inside.
         nic_gbps: server to rack switch.
         cpu_milli: thousandths of a core of each server; None: unbounded.
         memory_mib: memory of each server; None: unbounded.
-        inside: layout of each server, the keys of `Layout`; None: not described.
+        inside: of each server, the keys of `ServerInside`; None: not described.
     """
     check_rates({"intra_gbps": intra_gbps, "nic_gbps": nic_gbps})
     sizes = _sizes(servers, gpus_per_server)
@@ -215,8 +215,8 @@ def dealt_servers(
     distinct = tuple(dict.fromkeys(names))
     kinds = np.array([distinct.index(kind) for kind in names], dtype=np.int64)
     gpus = np.resize(np.array(sizes, dtype=np.int64), servers)
-    layouts = [] if inside is None else [layout_of(inside)]
-    one_layout = np.zeros(servers, dtype=np.int64)
+    insides = [] if inside is None else [inside_from(inside)]
+    all_alike = np.zeros(servers, dtype=np.int64)
     return Servers(
         gpu_types=distinct,
         gpus=gpus,
@@ -227,7 +227,7 @@ def dealt_servers(
         memory_mib=_same(servers, memory_mib, "memory_mib"),
         name=None,
         group=None,
-        inside=inside_of(layouts, one_layout, gpus) if layouts else None,
+        inside=inside_of(insides, all_alike, gpus) if insides else None,
     )
 
 

@@ -35,7 +35,7 @@ from sim.traces.column_reader import (
 from sim.traces.setting import check_choice
 from sim.traces.text_table import (
     Columns,
-    Layout,
+    Dialect,
     TextTable,
     check_either,
     checked_delimiter,
@@ -229,9 +229,9 @@ class CsvReader(TableReader):
         check_choice("reader.duration_format", self.duration_format, DURATION_FORMATS)
 
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
-        layout = Layout(delimiter=checked_delimiter(self.delimiter))
+        dialect = Dialect(delimiter=checked_delimiter(self.delimiter))
         table = read_text_table(
-            path, lambda header: _one_submission(wanted, header), strict=strict, layout=layout
+            path, lambda header: _one_submission(wanted, header), strict=strict, dialect=dialect
         )
         _tell_unread(table, wanted)
         reader = ColumnReader(table, strict)

@@ -21,8 +21,8 @@ from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes, TableR
 from sim.traces.setting import check_count
 from sim.traces.text_table import (
     Columns,
+    Dialect,
     GivenColumns,
-    Layout,
     TextTable,
     checked_columns,
     read_text_table,
@@ -160,7 +160,7 @@ FIELDS = (
     "requested_processors", "requested_time", "requested_memory", "status", "user", "group",
     "executable", "queue", "partition", "preceding_job", "think_time",
 )  # fmt: skip
-LAYOUT = Layout(delimiter="", quoted=False, comment=";")
+DIALECT = Dialect(delimiter="", quoted=False, comment=";")
 SWF_STATES = {"0": FAILED, "1": COMPLETED, "5": CANCELLED}  # "": unknown, taken as completed
 PARTS = ("2", "3", "4")  # parts of a job that was checkpointed; its summary is a line of its own
 MIB_PER_KIB = 1.0 / 1024.0
@@ -185,7 +185,7 @@ class Swf(TableReader):
 
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         table = _without_unknown(
-            read_text_table(path, wanted, strict=strict, header=FIELDS, layout=LAYOUT)
+            read_text_table(path, wanted, strict=strict, header=FIELDS, dialect=DIALECT)
         )
         parts = np.array([text in PARTS for text in table.columns["status"]], dtype=np.bool_)
         reason = "are parts of checkpointed jobs, whose summary counts"

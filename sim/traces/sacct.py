@@ -18,7 +18,7 @@ from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
 from sim.text_files import moment
 from sim.traces.column_reader import CLOCK_CHANGE_S, LARGEST_AMOUNT, ColumnReader, TableReader
-from sim.traces.text_table import Columns, Layout, TextTable, checked_delimiter, read_text_table
+from sim.traces.text_table import Columns, Dialect, TextTable, checked_delimiter, read_text_table
 from sim.traces.trace import Trace
 
 NO_TIME = ("", "Unknown", "None", "N/A")
@@ -235,7 +235,7 @@ class Sacct(TableReader):
             delimiter: between fields; a sign, or a word of `text_table.DELIMITERS`.
             qos_priority: QOS -> priority, larger is more important; empty: QOS is not read.
         """
-        self._layout = Layout(delimiter=checked_delimiter(delimiter), quoted=False)
+        self._dialect = Dialect(delimiter=checked_delimiter(delimiter), quoted=False)
         self._priority = dict(qos_priority)
 
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
@@ -244,7 +244,7 @@ class Sacct(TableReader):
                 path,
                 lambda header: _present(wanted, header, path),
                 strict=strict,
-                layout=self._layout,
+                dialect=self._dialect,
             )
         )
         return ColumnReader(table, strict, left_out)

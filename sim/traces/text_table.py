@@ -119,7 +119,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Layout:
+class Dialect:
     """How a line is cut into fields."""
 
     delimiter: str = ","  # one sign; "": any run of blanks and tabs
@@ -127,7 +127,7 @@ class Layout:
     comment: str = ""  # lines that begin with it are no rows; "": all are
 
 
-CSV = Layout()
+CSV = Dialect()
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def read_text_table(
     *,
     strict: bool,
     header: Sequence[str] | None = None,
-    layout: Layout = CSV,
+    dialect: Dialect = CSV,
 ) -> TextTable:
     """Read the wanted columns of a plain or gzip file of UTF-8 text.
 
@@ -177,20 +177,20 @@ def read_text_table(
         strict: whether a row of another length than the header is an error; if not, such rows are
             left out, counted and logged.
         header: names of the columns of a file without a header row; None: its first row names them.
-        layout: how lines are cut into fields.
+        dialect: how lines are cut into fields.
 
     Raises:
         TraceError: if the file cannot be read, unpacked, decoded or split, lacks a column, or holds
             no rows.
     """
     text = read_text(path)
-    rows = _plain_rows(text, layout)
-    if layout.quoted:
-        rows = quoted_rows(text, path, delimiter=layout.delimiter)
+    rows = _plain_rows(text, dialect)
+    if dialect.quoted:
+        rows = quoted_rows(text, path, delimiter=dialect.delimiter)
     names = list(header) if header is not None else _header(rows, path)
     chosen = wanted(names) if callable(wanted) else wanted
-    place = positions(chosen, names, path, layout.delimiter)
-    got = _gather(rows, path, place, names, strict, layout)
+    place = positions(chosen, names, path, dialect.delimiter)
+    got = _gather(rows, path, place, names, strict, dialect)
     total = len(got.lines) + got.broken
     if total == 0 and header is not None:
         raise TraceError(f"{path}: the file is empty; it needs one row a job")
@@ -215,11 +215,11 @@ def _header(rows: Iterator[Row], path: str) -> list[str]:
     return [name.strip() for name in first[0]]
 
 
-def _plain_rows(text: str, layout: Layout) -> Iterator[Row]:
+def _plain_rows(text: str, dialect: Dialect) -> Iterator[Row]:
     for number, line in enumerate(text.split("\n"), start=1):  # no other sign ends a line
-        if not line.strip() or (layout.comment and line.lstrip().startswith(layout.comment)):
+        if not line.strip() or (dialect.comment and line.lstrip().startswith(dialect.comment)):
             continue
-        yield line.split(layout.delimiter) if layout.delimiter else line.split(), number
+        yield line.split(dialect.delimiter) if dialect.delimiter else line.split(), number
 
 
 def _gather(
@@ -228,7 +228,7 @@ def _gather(
     place: Mapping[str, Sequence[int]],
     names: list[str],
     strict: bool,
-    layout: Layout,
+    dialect: Dialect,
 ) -> _Gathered:
     """Fields of the wanted columns; equal texts are kept once."""
     got = _Gathered({key: [] for key in place})
@@ -240,7 +240,7 @@ def _gather(
         if len(fields) != len(names):
             got.broken += 1
             got.first_broken = got.first_broken or (
-                f"{path}, line {line}: {_broken(len(fields), len(names), layout)}, or skip such "
+                f"{path}, line {line}: {_broken(len(fields), len(names), dialect)}, or skip such "
                 f"rows with workload.strict=false"
             )
             if strict:
@@ -260,16 +260,16 @@ def _gather(
     return got
 
 
-def _broken(fields: int, width: int, layout: Layout) -> str:
+def _broken(fields: int, width: int, dialect: Dialect) -> str:
     """What to say of a row of another length than the header."""
     what, fix = "too long", "leave out what is too much"
     if fields < width:
         what, fix = "cut off", "complete it"
-    elif layout.quoted:
-        fix = f"put a field that holds {layout.delimiter!r} in quotes, leave out one too many"
-    elif layout.delimiter:
+    elif dialect.quoted:
+        fix = f"put a field that holds {dialect.delimiter!r} in quotes, leave out one too many"
+    elif dialect.delimiter:
         fix = (
-            f"write a file whose fields hold {layout.delimiter!r} with another sign, named in "
+            f"write a file whose fields hold {dialect.delimiter!r} with another sign, named in "
             f"workload.reader.delimiter"
         )
     return f"the row is {what}: {fields} fields, the header has {width}; {fix}"

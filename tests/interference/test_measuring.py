@@ -10,7 +10,7 @@ from interference.data_sets import rows_of_csv, write_csv
 from interference.measuring import device
 from interference.measuring import training_loops as loops
 from interference.measuring.device import Device, MeasureError, Use, mps_runs, use_of, watching
-from interference.measuring.table import Group, plan, read_part, tables_of, write_part
+from interference.measuring.table import Group, groups_to_measure, read_part, tables_of, write_part
 from interference.measuring.together import Ran, Together, common_speeds, found, is_out_of_memory
 
 CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,), uuid=None)
@@ -18,22 +18,22 @@ GPU = Device(form="cuda", gpu_type="X100", how="mps", cores=(), uuid="GPU-0")
 
 
 def test_a_plan_has_each_group_once_and_loops_alone_first():
-    groups = plan(["b/1", "a/2"], "all", [["b/1", "a/2", "b/1"]])
+    groups = groups_to_measure(["b/1", "a/2"], "all", [["b/1", "a/2", "b/1"]])
     assert [group.members for group in groups] == [
         ("b/1",), ("a/2",), ("b/1", "b/1"), ("a/2", "b/1"), ("a/2", "a/2"), ("a/2", "b/1", "b/1"),
     ]  # fmt: skip
     assert [group.number for group in groups] == list(range(6))
-    assert len(plan(["a/1"], [["a/1", "a/1"]] * 2, [])) == 2
+    assert len(groups_to_measure(["a/1"], [["a/1", "a/1"]] * 2, [])) == 2
     many = [f"a/{batch}" for batch in range(1, 9)]
-    assert plan(many, [], [many[:7]])[-1].members == tuple(many[:7])
+    assert groups_to_measure(many, [], [many[:7]])[-1].members == tuple(many[:7])
     with pytest.raises(MeasureError, match="or more than 7"):  # no reader takes it
-        plan(many, [], [many])
+        groups_to_measure(many, [], [many])
 
 
 @pytest.mark.parametrize("name", ["a", "a/", "/1", "a/0", "a/x", "a+b/1"])
 def test_a_profile_is_model_and_batch(name):
     with pytest.raises(MeasureError, match="is no model/batch"):
-        plan([name], "all", [])
+        groups_to_measure([name], "all", [])
 
 
 def test_speeds_are_taken_while_all_loops_run():

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interference.data_sets import data_sets, layout_of, rows_of_file, write_csv
+from interference.data_sets import data_sets, format_of, rows_of_file, write_csv
 from interference.evaluation.score_file import COUNTS, Results, read_files, results_of, score
 from interference.fit import fresh_models
 from sim.arrays import objects
@@ -188,7 +188,7 @@ def test_faulty_files_are_told_with_line_column_and_fix(tmp_path, folder, old, n
 def test_files_that_cannot_be_scored_are_refused(tmp_path, folder):
     strange = written(tmp_path / "strange.csv", ("a", "b"), [[1, 2]])
     with pytest.raises(PhysicsError, match=r"csv:1: the columns a, b are of no known .*model_a"):
-        layout_of(strange)
+        format_of(strange)
     with pytest.raises(PhysicsError, match=r"none.csv: no such file; check the name"):
         scored([tmp_path / "none.csv"], folder)
     write_csv(tmp_path, rows_of_world(additive_norm()), solos_of_world())

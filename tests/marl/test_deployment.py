@@ -11,7 +11,7 @@ from marl.env.layout import WORKER
 from marl.policy.build import load_policy, save_policy
 from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import greedy
+from marl.training.episodes import greedy
 from sim.run import Run
 from sim.simulator import simulate
 from tests.marl.worlds import (

@@ -17,7 +17,7 @@ from gpuyard.training.network import network_in
 from gpuyard.training.session import Training, policy_spec
 from marl.policy.build import PolicyFileError, load_policy, read_spec, save_policy
 from marl.policy.pair_score import PolicyOfEach, networks_of, stack
-from marl.training.plan import play_greedily
+from marl.training.episodes import play_greedily
 from marl.training.spec import RayError
 from sim.scoring.table import OfPeer
 from tests.marl.test_deployment import deployed

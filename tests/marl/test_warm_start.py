@@ -6,7 +6,7 @@ import torch
 from marl.env.layout import Layout, Observation
 from marl.env.world import discounted
 from marl.policy.build import PolicySpec, build_policy
-from marl.training.plan import RuleTeacher, imitate, play
+from marl.training.episodes import RuleTeacher, imitate, play
 from marl.training.spec import WarmStartSpec
 from tests.marl.worlds import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_world, total_rewards
 

@@ -1,4 +1,4 @@
-"""Layout inside servers: which hop is the slowest among a set of GPUs."""
+"""How GPUs inside servers are joined: which hop is the slowest among a set of GPUs."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TopologyError
-from sim.topology.servers import Layout, inside_of
+from sim.topology.servers import ServerInside, inside_of
 from sim.topology.topology import NO_ISLAND, Inside
 from tests.topology.fabrics import slowest_gbps
 
@@ -18,11 +18,11 @@ from tests.topology.fabrics import slowest_gbps
 #   socket   0 0 0 0 1 1 1 1 | 0 0 1 1
 #   switch   0 0 1 1 2 2 3 3 | 0 0 1 1
 #   island   0 0 0 0 1 1 1 1 | - - - -
-PAIRED = Layout(
+PAIRED = ServerInside(
     sockets=2, pcie_switches=4, nvlink_islands=2, nvlink_gbps=400.0, pcie_gbps=128.0,
     socket_gbps=80.0,
 )  # fmt: skip
-PLAIN = Layout(
+PLAIN = ServerInside(
     sockets=2, pcie_switches=2, nvlink_islands=0, nvlink_gbps=1.0, pcie_gbps=100.0, socket_gbps=50.0
 )
 INSIDE = inside_of([PAIRED, PLAIN], np.array([0, 1]), np.array([8, 4]))
@@ -51,8 +51,8 @@ def test_the_slowest_hop_by_hand(server: int, gpus: list[int], gbps: float):
     assert slowest_gbps(INSIDE, server, np.array(gpus, dtype=np.int64)) == gbps
 
 
-layouts = st.builds(
-    lambda sockets, per, islands: Layout(
+one_inside = st.builds(
+    lambda sockets, per, islands: ServerInside(
         sockets=sockets, pcie_switches=sockets * per, nvlink_islands=islands, nvlink_gbps=300.0,
         pcie_gbps=100.0, socket_gbps=20.0,
     ),
@@ -60,22 +60,22 @@ layouts = st.builds(
 )  # fmt: skip
 
 
-@given(layouts, st.integers(1, 12))
-def test_all_gpus_are_as_slow_as_the_slowest_pair_and_parts_are_even(layout: Layout, gpus: int):
+@given(one_inside, st.integers(1, 12))
+def test_all_gpus_are_as_slow_as_the_slowest_pair_and_parts_are_even(one: ServerInside, gpus: int):
     """And a switch belongs to one socket."""
-    inside = inside_of([layout], np.array([0]), np.array([gpus]))
+    inside = inside_of([one], np.array([0]), np.array([gpus]))
     pairs = [slowest_gbps(inside, 0, np.array(p)) for p in combinations(range(gpus), 2)]
     slowest = slowest_gbps(inside, 0, np.arange(gpus))
     assert slowest == min(pairs, default=math.inf)
     if gpus > 1:
-        assert layout.all_gpus_gbps(gpus) == slowest
+        assert one.all_gpus_gbps(gpus) == slowest
     for switch in np.unique(inside.gpu_switch):
         assert len(np.unique(inside.gpu_socket[inside.gpu_switch == switch])) == 1
-    sizes = np.bincount(inside.gpu_socket, minlength=layout.sockets)
+    sizes = np.bincount(inside.gpu_socket, minlength=one.sockets)
     assert sizes.max() - sizes.min() <= 1
 
 
-def test_bad_layouts_are_refused():
+def test_bad_insides_are_refused():
     with pytest.raises(TopologyError, match="multiple of the 2 sockets"):
         replace(PLAIN, pcie_switches=3)
     one, rate = np.zeros(1, dtype=np.int64), np.ones(1)

@@ -193,7 +193,7 @@ def cells_of(found: Reproduction, words: Asked, *more: str, program: str = PROGR
     ]
 
 
-def plan_of(
+def planned_of(
     cells: Sequence[Cell], *, missing: str, picked_on: PickedOn | None = None
 ) -> list[Planned]:
     """Every run, cell by cell and window by window, so that a worker meets a window again.

@@ -51,7 +51,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Episodes:
     """Picklable: remote env runners make their environments from it."""
 
     world: World
