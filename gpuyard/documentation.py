@@ -20,6 +20,7 @@ from hydra import compose, initialize_config_dir
 from gpuyard.command import PROGRAMS
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF
+from sim.report.table_text import markdown_table
 
 REFERENCE = CONF.parent / "docs" / "reference"
 PAGES = (REFERENCE / "configuration.md", REFERENCE / "schedulers.md")
@@ -123,8 +124,8 @@ def table(group: str) -> str:
     """What there is to choose from in a group of rules: what each does, reads and can be told."""
     rows = [_row(group, path) for path in sorted((CONF / group).glob("*.yaml"))]
     heads = [head for head in rows[0] if any(row[head] for row in rows)]
-    lines = [heads, [":--"] * len(heads), *([row[head] for head in heads] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace(" :-- ", ":--") + "\n"
+    cells = ([row[head] for head in heads] for row in rows)
+    return "\n".join(markdown_table(heads, cells, texts=len(heads))) + "\n"
 
 
 def _row(group: str, path: Path) -> dict[str, str]:

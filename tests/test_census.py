@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_037,
+    "python_lines": 76_038,
     "python_files": 342,
     "test_lines": 41_690,
-    "arrows": 171,
+    "arrows": 172,
     "arrows_in_sim": 37,
     "longest_function": 50,
     "noqa_positional_in_engine": 0,
