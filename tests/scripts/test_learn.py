@@ -20,6 +20,7 @@ SMALL = ("topology=small_leaf_spine", "workload.max_gang=8", "agents.count=4")
 TINY = (
     *SMALL, "workload.num_jobs=100", "validation_windows=6", "held_out.windows=6", "pairs=12",
     "standard_windows=1", "minutes=null", "validate_every=2", "checkpoint_every=1", "jobs=1",
+    "page=false",
 )  # fmt: skip
 MIX = "mix=[{agents: 4, load: 0.9, windows: 1}, {agents: 2, load: 1.1, windows: 1}]"
 
@@ -30,7 +31,7 @@ def curve(folder: Path) -> list[dict[str, str]]:
 
 
 def test_from_zero_it_climbs_in_seconds(done):
-    found = done("learn", *TINY, "updates=30", "name=mine", folder="a climb. it")
+    found = done("learn", *TINY, "page=true", "updates=30", "name=mine", folder="a climb. it")
     first = "first the beginning and the reference play 6 validation windows each"
     assert found.err.index("untuned plays 1 windows") < found.err.index(first)
     assert found.err.index(first) < found.err.index("update 0, ")
@@ -146,20 +147,21 @@ def test_resumed_or_with_workers_it_learns_the_same(done):
 
 def test_a_network_is_learned_and_played(done):
     words = (*TINY, "learns=network", "begin=zero", "updates=12")
-    whole = done("learn", *words, folder="whole")
+    whole = done("learn", *words, "page=true", folder="whole")
     policy = whole.folder / "policy"
     assert curve(whole.folder)[0]["to_begin"] == "1.0"  # the untrained network
     assert f"play it with scheduler=marl checkpoint={policy}" in whole.out
     assert most_of(whole) < 1.0
     assert (whole.folder / "curve.png").is_file()
-    first = done("learn", *words, "minutes=0", "resume=auto", folder="first")
+    first = done("learn", *words, "minutes=0", "page=true", "resume=auto", folder="first")
     begun, weights = means(first.folder), first.folder / "policy" / "policy.pt"
     before = weights.read_bytes()
     resumed = done("learn", *words, "resume=auto", folder="first")
     learned = means(whole.folder, first.folder)
     assert np.array_equal(*learned) and not np.array_equal(learned[0], begun[0])
     assert (policy / "policy.pt").read_bytes() == weights.read_bytes() != before
-    again = done("learn", *words, "minutes=0", "page=false", folder="first")
+    assert (first.folder / "report.html").is_file()
+    again = done("learn", *words, "minutes=0", folder="first")
     told = f"{first.folder} holds what was learned before, which is overwritten"
     assert told in again.err and told not in first.err + resumed.err
     assert (whole.folder / "report.html").is_file()
