@@ -153,10 +153,10 @@ def test_a_network_is_learned_and_played(done):
     assert f"play it with scheduler=marl checkpoint={policy}" in whole.out
     assert most_of(whole) < 1.0
     assert (whole.folder / "curve.png").is_file()
-    first = done("learn", *words, "minutes=0", "page=true", "resume=auto", folder="first")
+    first = done("learn", *words, "minutes=0", "resume=auto", folder="first")
     begun, weights = means(first.folder), first.folder / "policy" / "policy.pt"
     before = weights.read_bytes()
-    resumed = done("learn", *words, "resume=auto", folder="first")
+    resumed = done("learn", *words, "page=true", "resume=auto", folder="first")
     learned = means(whole.folder, first.folder)
     assert np.array_equal(*learned) and not np.array_equal(learned[0], begun[0])
     assert (policy / "policy.pt").read_bytes() == weights.read_bytes() != before
