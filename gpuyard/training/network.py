@@ -28,6 +28,8 @@ READERS = (
     ("start.of_pair.weight", "prior.start", "prior.start_layer.inner", START_OF_PAIR),
     ("forward_to.of_pair.weight", "prior.forward_to", "prior.forward_layer.inner", FORWARD_OF_ROW),
 )
+MESSAGES = "messages"  # of `hide`: of other servers, which come down by rack and cluster
+HEARD = "encoder.sweeps.0.server_down.neighbour.weight"
 PRIOR_SCALE = 1.0
 EACH = "each"  # of policy.networks
 
@@ -64,7 +66,8 @@ def first_network(
     """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
 
     Weights are drawn as torch draws them, from `seed`; last layers are 0. All weights that read a
-    column named in `hide`, of `pairs` and `forwards`, the prior's too, are 0 and stay so.
+    column named in `hide`, of `pairs` and `forwards`, the prior's too, are 0 and stay so;
+    where it has "messages", servers' embeddings do not depend on other servers.
 
     Raises:
         ValueError: the prior suspends and the rules do not, or the other way round; or nothing that
@@ -147,7 +150,8 @@ def _sigmas(policy: PairScorePolicy) -> FloatArray:
 def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
     """(n,) 0 for weights that read a hidden column, 1 for all others."""
     masks = {name: np.ones(tuple(each.shape)) for name, each in searched(policy).items()}
-    names = {name for *_, pairs in READERS for _, column in pairs for name in _names(column)}
+    read = (_names(column) for *_, pairs in READERS for _, column in pairs)
+    names = {MESSAGES}.union(*read)
     if unknown := sorted(set(hide) - names):
         raise ValueError(f"hide has {unknown[0]!r}; it takes {', '.join(sorted(names))}")
     for head, linear, layer, pairs in READERS:
@@ -157,6 +161,7 @@ def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
                 masks[linear][weight] = 0.0
                 if layer in masks:
                     masks[layer][:, weight] = 0.0
+    masks[HEARD] *= MESSAGES not in hide
     return np.concatenate([each.ravel() for each in masks.values()])
 
 

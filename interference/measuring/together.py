@@ -22,6 +22,7 @@ from sim.arrays import FloatArray
 
 NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 POLL_S = 0.05
+FIRST_STEPS = 3  # before the barrier: the first ones allocate memory and choose kernels
 Timing = Mapping[str, float]  # warmup_s, measure_s, least_steps, patience_s, as configured
 
 
@@ -178,8 +179,6 @@ def enter(task: LoopTask, number: int, pipe: Pipe, shared: Shared) -> None:
     try:
         if task.form == "cpu":  # libraries read the number of their threads when imported
             os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        from interference.measuring.training_loops import run_loop
-
         make = found(task.make)
         if task.cores:
             # Not before the imports, which would wait for each other on one core.
@@ -188,6 +187,32 @@ def enter(task: LoopTask, number: int, pipe: Pipe, shared: Shared) -> None:
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         pipe.send(OutOfMemory(words) if is_out_of_memory(error) else words)
+
+
+def run_loop(task: LoopTask, make: Callable[[Form, int], Any], number: int, shared: Shared) -> Ran:
+    """Make the model, wait for the others, train until `shared.stop`."""
+    import torch
+
+    from interference.measuring.training_loops import gpu_finished, steps_of
+
+    torch.manual_seed(task.seed)
+    if task.form == "cpu":
+        torch.set_num_threads(1)
+    step = steps_of(make(task.form, task.batch), torch.device(task.form), task.seed)
+    for _ in range(FIRST_STEPS):
+        step()
+    if task.form == "cuda":
+        torch.cuda.synchronize()
+    shared.barrier.wait()
+    stamps_s, cpu_s = [time.monotonic()], [time.process_time()]
+    shared.began_s[number] = stamps_s[0]
+    finished = gpu_finished() if task.form == "cuda" else time.monotonic
+    while not shared.stop.value:
+        step()
+        stamps_s.append(finished())
+        cpu_s.append(time.process_time())
+        shared.steps[number] += 1
+    return Ran(np.array(stamps_s), np.array(cpu_s))
 
 
 def _end_with_parent() -> None:

@@ -3,7 +3,7 @@
 `mlp`: a few large matrix products and nothing else. `cnn`: a small residual network in the manner
 of He et al., 2016. `lstm`: many small kernels, one after the other. `transformer`: an encoder that
 predicts words, large products and attention. `recommender`: embedding tables, little arithmetic and
-scattered reads of much memory. `run_loop` stamps the end of every step.
+scattered reads of much memory.
 """
 
 import time
@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, cycle, pairwise
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
 from interference.measuring.device import Form
-from interference.measuring.together import LoopTask, Ran, Shared
 
 BATCHES = 8  # drawn beforehand and used in turn
-FIRST_STEPS = 3  # before the barrier: the first ones allocate memory and choose kernels
 COLOURS = 3
 Batch = tuple[Tensor, ...]
 Draw = Callable[[torch.Generator], Batch]
@@ -37,7 +34,6 @@ class Work:
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
-MakeWork = Callable[[Form, int], Work]  # from the form and the batch size
 sgd = partial(torch.optim.SGD, lr=1e-3, momentum=0.9)  # steps that keep random data finite
 plain_sgd = partial(torch.optim.SGD, lr=1e-3)  # sparse gradients allow no momentum
 adam = partial(torch.optim.Adam, lr=1e-4)
@@ -155,28 +151,6 @@ def recommender(form: Form, batch: int) -> Work:
     top = nn.Sequential(nn.Linear(width * (count + 1), hidden), nn.ReLU(), nn.Linear(hidden, 2))
     draw = _random((0, (batch, numbers)), (rows, (batch, count)), (2, (batch,)))
     return Work(Joined(click, dense, top, *tables), draw, classify, plain_sgd)
-
-
-def run_loop(task: LoopTask, make: MakeWork, number: int, shared: Shared) -> Ran:
-    """Make the model, wait for the others, train until `shared.stop`."""
-    torch.manual_seed(task.seed)
-    if task.form == "cpu":
-        torch.set_num_threads(1)
-    step = steps_of(make(task.form, task.batch), torch.device(task.form), task.seed)
-    for _ in range(FIRST_STEPS):
-        step()
-    if task.form == "cuda":
-        torch.cuda.synchronize()
-    shared.barrier.wait()
-    stamps_s, cpu_s = [time.monotonic()], [time.process_time()]
-    shared.began_s[number] = stamps_s[0]
-    finished = gpu_finished() if task.form == "cuda" else time.monotonic
-    while not shared.stop.value:
-        step()
-        stamps_s.append(finished())
-        cpu_s.append(time.process_time())
-        shared.steps[number] += 1
-    return Ran(np.array(stamps_s), np.array(cpu_s))
 
 
 def steps_of(work: Work, device: torch.device, seed: int) -> Callable[[], None]:

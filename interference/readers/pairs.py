@@ -44,17 +44,11 @@ def _checked(
     line, split = sides.line, table.texts("split")
     with faults_at(lambda row: table.place(int(line[row])), in_the_file(sides, *for_faults)):
         rows = co_rows(
-            source=source,
-            gpu_type=objects(gpu_type)[line],
-            sharing=sharing,
-            group=pair_numbers(sides, gpu_type, split),
-            split=split[line],
-            victim=sides.victim,
-            aggressors=[(name,) for name in sides.aggressor],
-            norm_speed=sides.norm_speed,
-            feasible=True if feasible is None else feasible[line],
-            measured=sides.measured,
-        )
+            source=source, gpu_type=objects(gpu_type)[line], sharing=sharing,
+            group=pair_numbers(sides, gpu_type, split), split=split[line], victim=sides.victim,
+            aggressors=[(name,) for name in sides.aggressor], norm_speed=sides.norm_speed,
+            feasible=True if feasible is None else feasible[line], measured=sides.measured,
+        )  # fmt: skip
         check_profiled(rows, solos)
     return rows
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from gnn.base import ClusterBatch
 from gpuyard.training.form import NetworkForm, linear_of, linear_sigmas, zero_weights
 from gpuyard.training.network import LAST, OUTER, NetworkSizes, first_network
 from gpuyard.training.strategies import Saved, ascend, begin, load, members, noise, save
@@ -134,6 +135,22 @@ def test_a_name_that_two_arrays_have_hides_in_both_or_in_one_and_others_are_refu
     assert len(both) > max(len(pair), len(forward))
     with pytest.raises(ValueError, match=r"hide has 'legal'; it takes .*pairs.holds_up, "):
         first("plain", ("legal",))
+
+
+@pytest.mark.parametrize("hide", [(), ("messages",)])
+def test_without_messages_no_member_has_a_server_that_hears_of_another(hide: tuple[str, ...]):
+    form, vector, sigma = first("plain", hide)
+    climb = begin(vector, sigma, 0)
+    encoder = form.policy(members(ascend(climb, noise(climb, 0), 0.15), 1)[0]).encoder
+    draw, there = torch.Generator().manual_seed(0), torch.ones(1, 3, 2, dtype=torch.bool)
+    widths = encoder.gpu.in_features, encoder.sweeps[0].server_up.own.in_features
+    x_gpu, x_server = (torch.rand(1, 3, *n, generator=draw) for n in ((2, widths[0]), widths[1:]))
+    batch = ClusterBatch(x_gpu, there, x_server, there[..., 0], torch.tensor([[0, 0, 1]]), 2)
+    other = batch._replace(x_server=torch.cat([x_server[:, :2], x_server[:, 2:] + 3.0], 1))
+    with torch.no_grad():
+        before, after = encoder(batch).server, encoder(other).server
+    assert torch.equal(before[:, :2], after[:, :2]) == bool(hide)
+    assert not torch.equal(before[:, 2], after[:, 2])
 
 
 def test_a_checkpoint_holds_the_form(tmp_path):
