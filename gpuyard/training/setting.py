@@ -86,7 +86,7 @@ def check_learns(config: Mapping[str, Any]) -> None:
     check_texts("hide", config["hide"], "of columns, like [prolongs]")
     estimator = config["algo"].get("estimator")
     if estimator not in ESTIMATORS:
-        raise ConfigError(f"algo is none of {', '.join(ESTIMATORS)}; train.py learns by others")
+        raise ConfigError(f"algo: `learn` takes {', '.join(ESTIMATORS)}, ppo `gpuyard train`")
     if config["learns"] == SCORE:
         if estimator != ES:
             raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")

@@ -212,7 +212,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signa
         (("jobs=2", "ray=cluster", "ray.address=a:1", "ray.code=installed"), ("ray.code",)),
         (("updates=null",), ("minutes and updates",)),
         (("algo=branches",), ("add learns=network",)),
-        (("algo=ppo",), ("train.py",)),
+        (("algo=ppo",), ("gpuyard train",)),
         (("algo=branches", "learns=network", "algo.step=0"), ("algo.step is 0", "above 0")),
         (("algo=paired_ppo", "learns=network", "algo.clip=0"), ("algo.clip is 0", "above 0")),
         (("algo=distil", "learns=network", "algo.share=2"), ("algo.share is 2", "at most 1")),
