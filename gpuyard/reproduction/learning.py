@@ -3,7 +3,7 @@
 Learns from every seed that is not done yet, in a folder of its own and from where it was stopped;
 then one table, with an interval over seeds, and one figure of all curves. Where a node has `arms`
 (name -> overrides), every arm learns from every seed, and has a table of its own, with ratios to
-the first arm on the same windows.
+the first arm on the same windows; the page's table has a row an arm, over seeds.
 """
 
 import json
@@ -91,14 +91,15 @@ def run(launch: Launch) -> None:
     paired = bool(node.get(ARMS)) and bool(node.get(PAIRED, True))
     text = _text(str(node["title"]), found, rows, confidence, paired)
     write_markdown(launch.folder / TEXT, text)
-    write_page(launch.folder, text, [arm.replace("_", " ") for arm in rows if arm])
+    last = -1 if node.get(ARMS) else 0
+    page = replace(text, settings=tuple((arm, each[last:]) for arm, each in text.settings))
+    write_page(launch.folder, page, [arm.replace("_", " ") for arm in rows if arm])
     every = [one for each in found.values() for one in each]
-    first = every[0]
     curves = {
         ", ".join(filter(None, (one.arm, f"seed {one.seed}"))): read_curve(one.folder)
         for one in every
     }
-    draw_curves(launch.folder / FIGURE, curves, first.begin, first.reference)
+    draw_curves(launch.folder / FIGURE, curves, every[0].begin, every[0].reference)
     table_console().print(rich_tables(text))
     print(f"results in {launch.folder}")
 
