@@ -4,7 +4,7 @@ A layer adds outer . tanh(inner z + bias) to a linear score, z standardised.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,12 @@ class Layer:
     def as_lists(self) -> dict[str, object]:
         """The inverse of `layer_from`: what stands in a file of weights."""
         return {part: getattr(self, part).tolist() for part in PARTS}
+
+    def among(self, columns: Sequence[int], features: int) -> "Layer":
+        """The same where these are the columns (F,) of more features, which count for nothing."""
+        mean, scale, inner = np.zeros(features), np.ones(features), np.zeros((self.size, features))
+        mean[columns], scale[columns], inner[:, columns] = self.mean, self.scale, self.inner
+        return replace(self, mean=mean, scale=scale, inner=inner)
 
 
 def no_layer(features: int) -> Layer:
@@ -155,11 +161,12 @@ SUSPEND_FEATURES = tuple(each.name.lower() for each in SuspendWeight)
 GROUPS = {"start": START_FEATURES, "forward": FORWARD_FEATURES}
 SUSPEND = "suspend"  # a group that may be left out: then nothing is suspended
 ALL_GROUPS = GROUPS | {SUSPEND: SUSPEND_FEATURES}
-# Features that look ahead; a weight that is left out is 0.
-FIRST_AHEAD = {
-    "start": StartWeight.WAIT_OVER_LOSS,
-    "forward": ForwardWeight.WAIT_DIFFERENCE,
-    SUSPEND: len(SuspendWeight),  # none may be left out
+# Features that look ahead. From the first of them on a weight that is left out is 0, which makes
+# files good that were written before a feature was there.
+AHEAD = {
+    "start": slice(StartWeight.WAIT_OVER_LOSS, StartWeight.HOLDS_UP + 1),
+    "forward": slice(ForwardWeight.WAIT_DIFFERENCE, ForwardWeight.PUTS_OFF + 1),
+    SUSPEND: slice(SuspendWeight.PRESSURE + 1, SuspendWeight.PRESSURE + 1),
 }
 
 
@@ -184,8 +191,7 @@ class ScoreWeights:
         pairs = (("start", self.start, self.start_layer),
                  ("forward", self.forward, self.forward_layer))  # fmt: skip
         return any(
-            bool(np.any(weights[FIRST_AHEAD[group] :]))
-            or bool(np.any(layer.inner[:, FIRST_AHEAD[group] :]))
+            bool(np.any(weights[AHEAD[group]])) or bool(np.any(layer.inner[:, AHEAD[group]]))
             for group, weights, layer in pairs
         )
 
@@ -213,11 +219,13 @@ def score_weights_of(given: Mapping[str, object], place: str) -> ScoreWeights:
         raise GpuYardError(f"{place}.{LAYERS} is {layers!r}; it must give a layer to a group")
     groups = ALL_GROUPS if given.get(SUSPEND) is not None else GROUPS
     _refuse(set(layers) - set(groups), f"{place}.{LAYERS}", tuple(groups))
-    found = {
-        f"{group}_layer": layer_from(layers.get(group), len(names), f"{place}.{LAYERS}.{group}")
-        for group, names in groups.items()
-    }
     suspend = weights_of(given, SUSPEND, place) if SUSPEND in groups else None
+    found = {}
+    for group, names in groups.items():
+        # A layer reads the features that its file names, so that those added later change nothing.
+        columns = [f for f, name in enumerate(names) if name in given[group]]  # type: ignore[operator]
+        layer = layer_from(layers.get(group), len(columns), f"{place}.{LAYERS}.{group}")
+        found[f"{group}_layer"] = layer.among(columns, len(names))
     return ScoreWeights(start, forward, suspend=suspend, **found)
 
 
@@ -237,7 +245,7 @@ def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArra
         raise GpuYardError(f"{place}.{group} is {values!r}; it must give a weight to each feature")
     _refuse(set(given) - {*ALL_GROUPS, LAYERS}, place, (*ALL_GROUPS, LAYERS))
     _refuse(set(values) - set(names), f"{place}.{group}", names)
-    optional = dict.fromkeys(names[FIRST_AHEAD[group] :], 0.0)
+    optional = dict.fromkeys(names[AHEAD[group].start :], 0.0)
     known = {**optional, **values}
     return np.array([_finite(known.get(name), f"{place}.{group}.{name}") for name in names])
 

@@ -123,6 +123,20 @@ def test_a_layer_that_does_not_fit_is_refused_by_the_name_of_its_file(part, valu
         score_weights_of(spoilt(part, value), "mine.yaml")
 
 
+def test_a_file_of_before_a_feature_was_there_scores_as_it_did():
+    layer, rng = drawn(4, STARTS), np.random.default_rng(1)
+    told = ScoreWeights(rng.normal(size=STARTS), np.zeros(FORWARDS), start_layer=layer).as_mapping()
+    del told["start"]["holds_up"]
+    lists = told["layers"]["start"]
+    lists |= {"mean": lists["mean"][:-1], "scale": lists["scale"][:-1]}
+    lists["inner"] = [row[:-1] for row in lists["inner"]]
+    found, x = score_weights_of(told, "mine.yaml"), rng.normal(size=STARTS)
+    units = units_of(found.start_layer, STARTS, "start")
+    scores = {score_of(np.append(x[:-1], last), found.start, units) for last in (0.0, 1.0, -7.0)}
+    before = units_of(Layer(**{part: np.array(lists[part]) for part in lists}), STARTS - 1, "start")
+    assert scores == {score_of(x[:-1], found.start[:-1], before)}
+
+
 def test_compiled_code_gets_no_layer_that_does_not_fit():
     for layer in (
         drawn(4, 3),
