@@ -18,10 +18,10 @@ PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 FOUND = [(page, name) for page in PAGES for name in MARK.findall(page.read_text("utf-8"))]
 FOUND = [(page, name) for page, name in FOUND if name != "ID"]  # which reproducing.md explains
 LONG = {  # 3 to 40 minutes each
-    "interference_arms", "interference_models", "learn_sizes", "main_job", "marl_ablations",
-    "marl_arms", "marl_headline_full", "marl_paper", "marl_philly", "marl_real_traces",
-    "marl_suspending", "marl_tables", "marl_topologies", "marl_zero_shot", "topdrl_main",
-    "worl_online",
+    "interference_arms", "interference_models", "learn_graph", "learn_sizes",
+    "main_job", "marl_ablations", "marl_arms", "marl_headline_full", "marl_paper", "marl_philly",
+    "marl_real_traces", "marl_suspending", "marl_tables", "marl_topologies", "marl_zero_shot",
+    "topdrl_main", "worl_online",
 }  # fmt: skip
 DATA = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data"))
 
