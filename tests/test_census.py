@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_045,
+    "python_lines": 76_047,
     "python_files": 342,
     "test_lines": 41_728,
     "arrows": 172,

@@ -29,7 +29,7 @@ READERS = (
     ("forward_to.of_pair.weight", "prior.forward_to", "prior.forward_layer.inner", FORWARD_OF_ROW),
 )
 MESSAGES = "messages"  # of `hide`: of other servers, which come down by rack and cluster
-HEARD = "encoder.sweeps.0.server_down.neighbour.weight"
+HEARD = ".server_down.neighbour.weight"  # of every sweep
 PRIOR_SCALE = 1.0
 EACH = "each"  # of policy.networks
 
@@ -161,7 +161,9 @@ def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
                 masks[linear][weight] = 0.0
                 if layer in masks:
                     masks[layer][:, weight] = 0.0
-    masks[HEARD] *= MESSAGES not in hide
+    for name in masks if MESSAGES in hide else ():
+        if name.endswith(HEARD):
+            masks[name][:] = 0.0
     return np.concatenate([each.ravel() for each in masks.values()])
 
 
