@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.gpuyard-stamp
-# Three on two cores: tests wait, too, for programs that start and for time-outs (467 s, not 539).
+# Three on two cores: tests wait, too, for programs that start and for time-outs (387 s, not 539).
 PYTEST_FLAGS ?= -n 3 --dist worksteal
 
 # Modules are compiled once: where that is off, each of hundreds of processes does it anew.
