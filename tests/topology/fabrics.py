@@ -63,13 +63,16 @@ def check_tree(topology: Topology) -> None:
     assert np.all(topology.uplink_gbps > 0)
     links = links_of(topology)
     assert links.num_servers == servers
+    check_links(links)
+
+
+def check_links(links: LinkGraph) -> None:
+    """Every link starts at the node that counts it; with shortest paths it has two such ends."""
     assert np.array_equal(links.node_level, np.sort(links.node_level))
-    if links.route_kind == STEPS:  # no tree: any two nodes may have a link
-        return
-    own = np.split(links.up_link, links.first_up[1:-1])
-    assert sorted(links.up_link.tolist()) == list(range(len(links.link_gbps)))
-    for node, uplinks in enumerate(own):
-        assert links.link_ends[uplinks, 0].tolist() == [node] * len(uplinks)
+    times = 2 if links.route_kind == STEPS else 1
+    assert sorted(links.up_link.tolist()) == sorted([*range(len(links.link_gbps))] * times)
+    for node, uplinks in enumerate(np.split(links.up_link, links.first_up[1:-1])):
+        assert (links.link_ends[uplinks, :times] == node).any(axis=1).all()
 
 
 def slowest_gbps(inside: Inside, server: int, gpus: np.ndarray) -> float:

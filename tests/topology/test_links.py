@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from sim.errors import TopologyError
 from sim.topology.links import MOST_NODES, LinkGraph, link_graph
 from sim.topology.topology import Topology
-from tests.topology.fabrics import FABRICS, a_bcube, a_fat_tree, a_leaf_spine, a_vl2, links_of
+from tests.topology.fabrics import (
+    FABRICS,
+    a_bcube,
+    a_fat_tree,
+    a_leaf_spine,
+    a_vl2,
+    check_links,
+    links_of,
+)
 
 
 def graph(**changes: object) -> LinkGraph:
@@ -144,6 +152,7 @@ def joined(servers: int, switches: int, links: list[tuple[int, int]]) -> LinkGra
 def test_a_ring_of_servers_by_hand():
     # Servers 0 to 5; link s leads from server s to the next. Across, both ways are as long.
     ring = joined(6, 0, [(s, (s + 1) % 6) for s in range(6)])
+    check_links(ring)
     assert ring.longest_route == 3
     assert ring.path(0, 2).tolist() == [2 * 0, 2 * 1]
     assert ring.path(1, 5).tolist() == [2 * 0 + 1, 2 * 5 + 1]
