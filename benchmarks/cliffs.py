@@ -163,11 +163,9 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     by_keys = SmallestAreaFirst(placer=child.placer, sharing=child.sharing)
     yield "own_preemption_by_keys", Pair(preempting, replace(preempting, scheduler=by_keys))
     preempting = setting.bench("scheduler=srtf", "agents.count=8", "forwarding=steal")
-    divided = PartitionedScheduler(child=by_keys, forwarding=Steal())
-    yield (
-        "own_preemption_by_keys_stealing",
-        Pair(preempting, replace(preempting, scheduler=divided)),
-    )
+    for name, each in (("own_preemption", pushing), ("own_preemption_by_keys", by_keys)):
+        divided = PartitionedScheduler(child=each, forwarding=Steal())
+        yield f"{name}_stealing", Pair(preempting, replace(preempting, scheduler=divided))
     blocking = setting.bench("scheduler.skip_blocked=false")
     yield "spjf", Pair(blocking, setting.bench("scheduler=spjf"))
 

@@ -15,10 +15,6 @@ PROGRAMS = {  # name: (module:function, what it does); without a function it is 
     "train": ("gpuyard.training.train:train_agents", "Train the agents"),
     "learn": ("gpuyard.training.learn", "Learn a score or a network by playing whole windows"),
     "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
-    "tune_baselines": (
-        "gpuyard.reproduction.tune_baselines",
-        "Chooses baselines' settings on validation windows",
-    ),
     "train_topdrl": (
         "gpuyard.training.train:train_picker",
         "Train TopDRL or one of its learned baselines",
@@ -45,7 +41,10 @@ PROGRAMS = {  # name: (module:function, what it does); without a function it is 
     "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
     "demo": ("gpuyard.demo", "The main job from end to end, small"),
 }
-GONE = {"tune_linear_score": "learn"}  # program of before -> what does it now
+GONE = {  # program of before -> what does it now
+    "tune_linear_score": "learn",
+    "tune_baselines": "reproduce experiment=baselines",
+}
 BESIDE = ("sim", "gnn", "marl", "interference")  # the packages beside this one
 HELP = ("-h", "--help", "help")
 

@@ -91,8 +91,7 @@ def run(launch: Launch) -> None:
     paired = bool(node.get(ARMS)) and bool(node.get(PAIRED, True))
     text = _text(str(node["title"]), found, rows, confidence, paired)
     write_markdown(launch.folder / TEXT, text)
-    last = -1 if node.get(ARMS) else 0
-    page = replace(text, settings=tuple((arm, each[last:]) for arm, each in text.settings))
+    page = _over_seeds(text) if node.get(ARMS) else text
     write_page(launch.folder, page, [arm.replace("_", " ") for arm in rows if arm])
     every = [one for each in found.values() for one in each]
     curves = {
@@ -226,6 +225,12 @@ def _text(
             "of the logarithms for ratios."
         )
     return TableText(tuple(headers), groups, note + gap)
+
+
+def _over_seeds(text: TableText) -> TableText:
+    """The last row of each arm, which is over its seeds, without seed and updates."""
+    last = tuple((arm, (each[-1][2:],)) for arm, each in text.settings)
+    return replace(text, headers=text.headers[2:], settings=last)
 
 
 def _texts_of(row: Mapping[str, Any], gap: bool, paired: bool) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ from sim.files import write_atomically
 from sim.report.page_table import BEGIN, SHOWN, Claim, PageRow, PageTable, with_table
 from sim.report.table_text import TableText, markdown_table
 
-OF_PROGRAMS = ("program", "policies", "runs", "quick")  # read by the program that the node names
+SHEET = ("rows", "columns", "cell")
+OF_PROGRAMS = ("program", "policies", "runs", "quick", *SHEET)  # read by the program that is named
 KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on", "page", *OF_PROGRAMS)
 CELL_KEYS = ("overrides", "needs_file", "name")
 PICKED_ON_KEYS = ("part", "windows")

@@ -161,7 +161,7 @@ class Planned:
         return replace(labels, workload=self.workload + self.suffix)
 
 
-def cells_of(found: Reproduction, words: Asked, *more: str, program: str = PROGRAM) -> list[Cell]:
+def cells_of(found: Reproduction, words: Asked, *more: str) -> list[Cell]:
     """Compose every cell with the words before and after its own.
 
     Cells whose file is not there are left out, and logged. `more` stands before what the user
@@ -173,7 +173,7 @@ def cells_of(found: Reproduction, words: Asked, *more: str, program: str = PROGR
     specs = [spec for spec in found.cells if _has_file(spec)]
     later = words.later(*more)
     overrides = [last_of_each([*words.chosen, *each.overrides, *later]) for each in specs]
-    configs = [resolve(composed_of(program, each)) for each in overrides]
+    configs = [resolve(composed_of(PROGRAM, each)) for each in overrides]
     together: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         key = json.dumps([run_config(config), *(config[each] for each in CELL_KEYS)])

@@ -15,11 +15,13 @@ MARK = re.compile(re.escape(BEGIN).replace(r"\{\}", r"([\w-]+)"))
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 RELATIVE, ABSOLUTE = 0.02, 1.01  # of the last figure's place where that is more
 PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
+OTHER = ("ID", "speed")  # which reproducing.md explains; of benchmarks/page.py
 FOUND = [(page, name) for page in PAGES for name in MARK.findall(page.read_text("utf-8"))]
-FOUND = [(page, name) for page, name in FOUND if name != "ID"]  # which reproducing.md explains
+FOUND = [(page, name) for page, name in FOUND if name not in OTHER]
 LONG = {  # 3 to 40 minutes each
-    "interference_arms", "interference_models", "learn_graph", "learn_sizes",
-    "main_job", "marl_ablations", "marl_arms", "marl_headline_full", "marl_paper", "marl_philly",
+    "baselines", "interference_arms", "interference_models", "league", "learn_graph",
+    "learn_interference", "learn_sizes", "main_job", "marl_ablations", "marl_arms",
+    "marl_headline_full", "marl_paper", "marl_philly",
     "marl_real_traces", "marl_suspending", "marl_tables", "marl_topologies", "marl_zero_shot",
     "topdrl_main", "worl_online",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`reproduce.py` and `tune_baselines.py`: cells, resuming, limits of entries, files, errors."""
+"""`reproduce.py`: cells, resuming, limits of entries, files, errors."""
 
 import json
 import signal
@@ -65,11 +65,10 @@ def test_the_league_in_small_and_again(done):
     assert f"Job completion times: {curves[0]['title']}" in page
     assert "fifo+consolidated+own (1 of 2 windows)" in page
     assert f"Use and queue over time: {curves[1]['title']}" in page
-
     before = parts(outcome.folder)
     told = outcome.folder / "told.md"
     told.write_text("<!-- table: league -->\n<!-- end of table -->\n")
-    again = done("reproduce", *QUICK, FEW, "jobs=2", f"into={told}")
+    again = done("reproduce", *QUICK, FEW, "jobs=2", "reproduce.page=null", f"into={told}")
     assert parts(outcome.folder) == before
     assert "| smallest_gang+consolidated+steal | " in told.read_text()
     assert "13 runs, 13 of them done before" in again.err
@@ -185,7 +184,7 @@ def test_a_broken_part_is_named(start, done):
 
 def test_tuning_names_the_best_setting(done):
     outcome = done(
-        "tune_baselines", "debug=quick", "jobs=1", "most_cells=1",
+        "reproduce", "experiment=baselines", "debug=quick", "jobs=1", "most_cells=1",
         "lineup.entries=[{role: reference, name: las, agents: 1,"
         " overrides: ['scheduler=las', 'scheduler.quantum_gpu_s=60,3600']}]",
     )  # fmt: skip
@@ -195,6 +194,7 @@ def test_tuning_names_the_best_setting(done):
     assert table["best"].tolist() == [1, 0] and table["ratio"].is_monotonic_increasing
     assert table["runs"].tolist() == [2, 2]
     assert "Settings of each baseline, validation windows" in outcome.text("tuned.md")
+    assert "| `las`, 3,600 GPU s a quantum | " in outcome.text("page.md")
 
 
 def test_quick_serves_an_evaluation_too(done):

@@ -1,6 +1,6 @@
-"""Chooses baselines' settings on validation windows: `python scripts/tune_baselines.py`.
+"""Settings of the baselines, on validation windows: `reproduce.py experiment=baselines`.
 
-Finished runs are kept, as by `reproduce.py`.
+Every setting of the line-up plays every cell; `rows` of the node are those of its page.
 """
 
 import logging
@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig
+import pandas as pd
 
 from gpuyard.evaluation.lineup import sweeps
-from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.node import asked, reproduction_of
+from gpuyard.reproduction.node import PAGE_FILE, asked, reproduction_of, write_page
 from gpuyard.reproduction.planned import Cell, Planned, cells_of, planned_of
 from gpuyard.reproduction.runs import run_all, write_frame
+from gpuyard.reproduction.sheets import sheet_text
 from sim.report.job_times import Interval
 from sim.report.league import METRIC, LeagueRun, Place, by_block, ratio_over
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
@@ -78,33 +78,30 @@ def _text(rows: Sequence[Mapping[str, Any]], part: str) -> TableText:
 
 log = logging.getLogger(__name__)
 
-PROGRAM = "tune_baselines"
 CSV, MARKDOWN = "tuned.csv", "tuned.md"
 BETWEEN = ": "  # of an entry's name and its setting
 
 
-@program(PROGRAM)
-def main(cfg: DictConfig) -> None:
+def run(launch: Launch) -> None:
     """Run every setting on every cell and validation window, write and print the best."""
-    launch = start(cfg, reproduces=True)
-    check_confidence(launch.config)
     planned = _planned(launch)
-    launch.begin((CSV, MARKDOWN))
+    launch.begin((CSV, MARKDOWN, PAGE_FILE))
     found = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
     rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])
     write_frame(launch.folder / CSV, rows)
     text = _text(rows, str(launch.config["part"]))
     write_markdown(launch.folder / MARKDOWN, text)
+    write_page(launch.folder, sheet_text(pd.DataFrame(rows), launch.config["reproduce"]))
     table_console().print(rich_tables(text))
     print(f"results in {launch.folder}")
 
 
 def _planned(launch: Launch) -> list[Planned]:
     """Every run: the line-up's entries, one contender a setting, named after it."""
-    found = reproduction_of(launch.config.get("reproduce"), experiment=PROGRAM)
-    cells = cells_of(found, asked(), program=PROGRAM)
-    spread = [_spread(cell) for cell in cells[: launch.config["most_cells"]]]
+    words = asked()
+    found = reproduction_of(launch.config["reproduce"], experiment=words.experiment)
+    spread = [_spread(cell) for cell in cells_of(found, words)[: launch.config["most_cells"]]]
     planned = planned_of(spread, missing=launch.config["missing"])
     log.info("%d cells, %d runs", len(spread), len(planned))
     return planned
