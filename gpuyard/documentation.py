@@ -117,7 +117,7 @@ def generated() -> str:
 
 
 BY_POLICY = ("marl", "served")  # what it is given suspends jobs or not
-OF_A_RUN = ("placer", "sharing", "name", "checkpoint", "untrained", "weights", "observation")
+OF_A_RUN = ("placer", "sharing", "name", "checkpoint", "weights", "observation")
 
 
 def table(group: str) -> str:

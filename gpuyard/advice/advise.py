@@ -71,8 +71,8 @@ STRETCHED = f"{WHAT_HAPPENED}: workload.load stretches times; it had another loa
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
     "aim", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs",
-    "slow_kept", "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained",
-    "agent_counts", "lineup", "knows", "page",
+    "slow_kept", "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "agent_counts",
+    "lineup", "knows", "page",
 )  # fmt: skip
 
 

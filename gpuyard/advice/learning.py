@@ -195,7 +195,7 @@ def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Pat
 def _beginnings(config: Mapping[str, Any]) -> list[Beginning]:
     """The linear scores of the line-up; the shipped one where it has none."""
     found = []
-    for each in lineup_of(without_limits({**config, "checkpoint": None, "untrained": False})[1]):
+    for each in lineup_of(without_limits({**config, "checkpoint": None})[1]):
         if json.loads(each.composition)["scheduler"].get("_target_") == SCORE:
             found.append(_beginning(each))
     if found:

@@ -23,7 +23,7 @@ from gpuyard.advice.aims import (
 )
 from gpuyard.evaluation.experiment import OneQueueError, may_preempt, opened
 from gpuyard.evaluation.jobs import scaled_work, speed_of_asked, warm_up, without_misfits
-from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
+from gpuyard.evaluation.lineup import STARTED, Contender, lineup_of, without_limits
 from gpuyard.evaluation.physics import ASKED
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, instead
@@ -235,7 +235,10 @@ def candidates_of(
     found, one_queue = list[Candidate](), list[str]()
     slow: dict[str, list[str]] = {}  # reason -> names
     entered = [*lineup_of(without_limits(config)[1]), *own]
-    tasks = distinct([Task(setting_text(config, each), each, "", 0) for each in entered])
+    tasks = distinct([
+        Task(setting_text(config, each), each, "", 0)
+        for each in entered if each.name != STARTED  # nobody wants to play that
+    ])  # fmt: skip
     for contender in (task.contender for task in tasks):
         name = contender.name or contender.place
         first = Candidate(name, contender, scenario, "none", slow=False)

@@ -121,6 +121,6 @@ def load_policy(folder: str | Path) -> "MarlScheduler":
     from marl.policy.build import load_policy as read_policy
     from marl.schedulers.marl import MarlScheduler
 
-    made = MarlScheduler(checkpoint=str(folder), untrained=False)
+    made = MarlScheduler(checkpoint=str(folder))
     read_policy(policy_folder(str(folder)), 1)  # its weights, too, are whole
     return made

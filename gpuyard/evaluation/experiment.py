@@ -31,7 +31,6 @@ _warn, _inform = cache(log.warning), cache(log.info)  # once a process, which bu
 
 ROLES_BY_ORDER = {
     "marl": "ours",
-    "marl_untrained": "ablation",
     "load_balance": "published",
     "tetris": "published",
     "lif": "published",

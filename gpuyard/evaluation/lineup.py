@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -15,6 +16,7 @@ from gpuyard.launch.own import composed_of
 from sim.errors import override
 
 KEYS = ("role", "overrides", "agents", "name")
+START, STARTED = "start", "marl_start"  # a policy before it learned: in its folder, in tables
 LIMITS = ("windows", "cells")  # of an entry, in line-ups of reproduce.py
 
 
@@ -100,28 +102,18 @@ def _spread(contender: Contender, counts: Sequence[int]) -> list[Contender]:
 
 
 def _learned(config: Mapping[str, Any]) -> list[Contender]:
-    """The policy in `checkpoint` and, if asked for, the same network without its training."""
+    """The policy in `checkpoint`, and what it was before it learned where its folder has that."""
     folder = config["checkpoint"]
     if folder is None:
-        if config["untrained"]:
-            raise ConfigError("untrained=true takes the sizes of a policy; add checkpoint=DIR")
         return []
-    variants = [("ours", "false")]
-    if config["untrained"]:
-        variants.append(("ablation", "true"))
-    policy = override("++checkpoint", folder)
-    return [
-        Contender(
-            place="checkpoint",
-            composition=_composed(
-                "checkpoint", ["scheduler=marl", policy, f"scheduler.untrained={untrained}"]
-            ),
-            role=role,
-            agents=None,
-            name=None,
-        )
-        for role, untrained in variants
-    ]
+    start = Path(str(folder)) / START
+    found = [_policy(str(folder), "ours", None)]
+    return [*found, _policy(str(start), "ablation", STARTED)] if start.is_dir() else found
+
+
+def _policy(folder: str, role: str, name: str | None) -> Contender:
+    words = ["scheduler=marl", override("++checkpoint", folder)]
+    return Contender("checkpoint", _composed("checkpoint", words), role, agents=None, name=name)
 
 
 def _check(place: str, entry: Any) -> None:

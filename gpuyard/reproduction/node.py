@@ -140,7 +140,7 @@ CHOOSERS = ("experiment", "debug")  # groups that are dealt with apart from othe
 SKIPPED = ("defaults", "hydra")
 # Keys that say what is compared and how it is shown, not what happens in a run.
 NOT_OF_A_RUN = (
-    "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint", "untrained",
+    "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint",
     "missing", "failed", "fresh", "part", "level", "most_cells", "agent_counts",
     "page", "into",
 )  # fmt: skip

@@ -127,7 +127,7 @@ def _entrant(
 
 
 WHOLE = "all"  # the part of a file that holds all others
-CELL_KEYS = ("part", "lineup", "windows", "checkpoint", "untrained", "agent_counts")
+CELL_KEYS = ("part", "lineup", "windows", "checkpoint", "agent_counts")
 OWN_LABELS = ("topology", "workload", "workload.load", "agents.count", "seed")
 
 
@@ -210,7 +210,7 @@ def planned_of(
     composed: dict[str, list[Entrant]] = {}
     planned = []
     for cell in cells:
-        keys = ("lineup", "checkpoint", "untrained", "agent_counts")
+        keys = ("lineup", "checkpoint", "agent_counts")
         text = json.dumps([cell.config[key] for key in keys])
         if text not in composed:
             composed[text] = entrants_of(cell.config, missing=missing)

@@ -260,7 +260,7 @@ def rivals_of(config: Mapping[str, Any]) -> list[Contender]:
     if not config["rivals"] or not GlobalHydra.instance().is_initialized():
         return []
     entries = [{"role": "composite", "overrides": words} for words in config["rivals"]]
-    line_up = {"lineup": {"entries": entries}, "checkpoint": None, "untrained": False}
+    line_up = {"lineup": {"entries": entries}, "checkpoint": None}
     return lineup_of({**line_up, "agent_counts": None})
 
 

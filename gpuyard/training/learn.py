@@ -18,11 +18,12 @@ from omegaconf import DictConfig
 
 from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import experiment_of
+from gpuyard.evaluation.lineup import START
 from gpuyard.launch.build import check_flags
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
-from gpuyard.training.form import NetworkForm, Player, ScorePlayer
+from gpuyard.training.form import NetworkForm, NetworkPlayer, Player, ScorePlayer
 from gpuyard.training.setting import AUTO, DISTIL, SCORE, policy_in, rival_of, trainer_of
 from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
@@ -126,24 +127,25 @@ def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str
     return found
 
 
-def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
-    """Write what a vector stands for as a policy; its folder.
+def write_policy(path: Path, form: NetworkForm, vector: FloatArray) -> None:
+    """Write what a vector stands for as a policy.
 
     Raises:
         OSError: it cannot be written, on a full disk for example.
     """
     from marl.policy.build import PolicySpec, save_policy  # torch
 
-    path = folder / POLICY
     save_policy(path, form.policy(vector), PolicySpec(**form.spec), form.rules)
-    return path
 
 
 def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
     """Write weights and curve; where the weights are, and how to play them."""
     config, saved = launch.config, trainer.saved
     if isinstance(saved.form, NetworkForm):
-        path = write_policy(launch.folder, saved.form, saved.climb.average)
+        path, first = launch.folder / POLICY, rival_of(config, "begin")
+        assert isinstance(first, NetworkPlayer)
+        write_policy(path / START, first.form, first.vector)
+        write_policy(path, saved.form, saved.climb.average)
         words = ["scheduler=marl", override("checkpoint", path)]
         where = f"policy in {path}; play it with {shlex.join(words)}"
     else:

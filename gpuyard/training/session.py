@@ -13,6 +13,7 @@ from rich.progress import Progress
 
 from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
+from gpuyard.evaluation.lineup import START
 from gpuyard.launch.build import OF_TRAINING, build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
@@ -197,6 +198,7 @@ class Training:
             drop_checkpoints(self.folder)
             raise
         drop_checkpoints(self.folder)
+        save_policy(self.folder / POLICY / START, policy, self.spec, self.rules)
         self.record(None, self.validate(policy))
         return policy
 
@@ -222,7 +224,7 @@ class Training:
     def summarise(self, record: Record) -> None:
         """Draw the curve; the kept policy's metrics and jobs on validation window 0."""
         e = self.experiment
-        scheduler = MarlScheduler(checkpoint=str(self.folder / "policy"), untrained=False)
+        scheduler = MarlScheduler(checkpoint=str(self.folder / "policy"))
         labels = labels_of(e, scheduler, window=0, role=None)
         played = simulate(e.world.simulator(e.window("validation", 0)), scheduler, e.seed, None)
         write_run(self.folder, played, summarise(played), replace(record, labels=labels))

@@ -10,7 +10,7 @@ from marl.env.layout import NEEDS, CodecRules, Layout, layout_for
 from marl.env.playing import TURN, Play
 from marl.env.plays import Rounds, ordered
 from marl.policy import policy_folder
-from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec
+from marl.policy.build import PolicyFileError, load_policy, read_spec
 from marl.policy.from_torch import net_of, why_torch
 from marl.policy.network import Net, NetLoop, choose, link, take_turn
 from marl.policy.pair_score import Policy, best_action, stack
@@ -51,35 +51,23 @@ class MarlScheduler:
     shares = True  # it may put a job beside others
     needs = NEEDS
 
-    def __init__(self, *, checkpoint: str | None, untrained: bool) -> None:
-        """Read the policy in folder `checkpoint`, or one that comes along (`SHIPPED`).
-
-        `untrained` takes its sizes, not its weights.
-        """
+    def __init__(self, *, checkpoint: str | None) -> None:
+        """Read the policy in folder `checkpoint`, or one that comes along (`SHIPPED`)."""
         if checkpoint is None:
             raise PolicyFileError(
                 "scheduler=marl needs a trained policy; add checkpoint=pretrained, or "
                 "checkpoint=FOLDER, the `policy` folder that scripts/train.py wrote"
             )
         self._folder = policy_folder(checkpoint)
-        self._untrained = untrained
-        if untrained:
-            self.name = "marl_untrained"
         read_spec(self._folder)  # fail before any work
-        self._seed = 0
         self._fitted: _Fitted | None = None
         self._again = False
         self._acting: tuple[Play, Net] | None = None  # in `act`, amid an epoch
 
     def reset(self, seed: int) -> None:
-        """Forget the run; an untrained policy draws its weights from `seed`.
-
-        Trained weights are no part of a run: they are read once a cluster.
-        """
-        self._seed = seed
+        """Forget the run; weights are no part of it: they are read once a cluster."""
+        del seed
         self._again = False
-        if self._untrained:
-            self._fitted = None
         if self._fitted is not None:
             self._fitted.rounds.restart()
 
@@ -176,12 +164,7 @@ class MarlScheduler:
                 f"{view.num_partitions}; use agents.count={spec.agents}, or a policy that was "
                 "trained with policy.networks=null, which any number share"
             )
-        racks = _layout(view, rules).racks
-        if not self._untrained:
-            return load_policy(self._folder, racks)[0], rules
-        with torch.random.fork_rng():
-            torch.manual_seed(self._seed)
-            return build_policy(spec, racks).eval(), rules
+        return load_policy(self._folder, _layout(view, rules).racks)[0], rules
 
 
 def _layout(view: ClusterView, rules: CodecRules) -> Layout:

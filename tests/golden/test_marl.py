@@ -34,7 +34,7 @@ def eager(tmp_path: Path) -> MarlScheduler:
         policy.forward_to.score.bias.fill_(1.0)
     rules = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
     save_policy(tmp_path, policy, spec, rules)
-    return MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+    return MarlScheduler(checkpoint=str(tmp_path))
 
 
 COMPACT = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)

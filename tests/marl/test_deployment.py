@@ -33,9 +33,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "policy"
 
 
-def deployed(folder: Path, seed: int, partitions: int = 2, untrained: bool = False) -> Run:
+def deployed(folder: Path, seed: int, partitions: int = 2) -> Run:
     jobs = replace(MIXED_JOBS, partitions=partitions)(seed)
-    scheduler = MarlScheduler(checkpoint=str(folder), untrained=untrained)
+    scheduler = MarlScheduler(checkpoint=str(folder))
     return simulate(mixed_world(partitions).simulator(jobs), scheduler, seed, None)
 
 
@@ -52,21 +52,10 @@ def test_a_saved_policy_decides_the_same(folder: Path, tmp_path: Path):
 @pytest.mark.parametrize("partitions", [1, 2, 4])
 def test_one_set_of_weights_runs_on_any_number_of_agents(folder: Path, partitions: int):
     jobs = RandomJobs(count=20, partitions=partitions, most_gpus=3, span_s=2000.0)(0)
-    scheduler = MarlScheduler(checkpoint=str(folder), untrained=False)
+    scheduler = MarlScheduler(checkpoint=str(folder))
     run = simulate(mixed_world(partitions).simulator(jobs), scheduler, 0, None)
     assert np.isfinite(run.finish_s).all()
     assert scheduler.name == "marl"
-
-
-def test_untrained_takes_sizes_only_and_draws_weights_from_the_seed(folder: Path):
-    torch.manual_seed(123)
-    one, again = (deployed(folder, 1, untrained=True) for _ in range(2))
-    assert one.scheduler == "marl_untrained"
-    assert events(one) == events(again)
-    assert events(one) != events(deployed(folder, 1))
-    before = torch.random.get_rng_state()
-    deployed(folder, 2, untrained=True)
-    assert torch.equal(before, torch.random.get_rng_state())  # nobody else's draws change
 
 
 def test_rules_travel_with_the_policy(tmp_path: Path):
@@ -91,7 +80,7 @@ EVERY_TEN = replace(RULES, interval_s=10.0)
 )
 def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rules):
     save_policy(tmp_path, loud_policy(SMALL, 1), SMALL, rules)
-    scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+    scheduler = MarlScheduler(checkpoint=str(tmp_path))
     world, counts = mixed_world(2), (5, 40, 20)  # the runs end at different times
     windows = [replace(MIXED_JOBS, count=count)(seed) for seed, count in enumerate(counts)]
     together = scheduler.play_together([world.simulator(jobs) for jobs in windows], 0)
@@ -113,7 +102,7 @@ def test_acting_is_deciding_and_carrying_out(tmp_path: Path, encoder: str):
     spec, rules = replace(SMALL, encoder=encoder), replace(RULES, interval_s=100.0)
     save_policy(tmp_path, loud_policy(spec, 1), spec, rules)
     jobs = RandomJobs(count=20, partitions=2, most_gpus=6, span_s=3000.0)(3)
-    scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+    scheduler = MarlScheduler(checkpoint=str(tmp_path))
     decided = simulate(mixed_world(2).simulator(jobs), scheduler, 0, None, compiled=False)
     simulator = mixed_world(2).simulator(jobs)
     views = simulator.views(scheduler.needs)

@@ -81,7 +81,7 @@ def fresh(seed: int) -> PairScorePolicy:
 def over_best(policy: PairScorePolicy, folder: Path) -> float:
     """Mean over unseen episodes of mean JCT over the optimum, deployed as a scheduler."""
     save_policy(folder, policy, POLICY, RULES)
-    scheduler = MarlScheduler(checkpoint=str(folder), untrained=False)
+    scheduler = MarlScheduler(checkpoint=str(folder))
     ratios = []
     for seed in UNSEEN:
         jobs = BURSTS(seed)

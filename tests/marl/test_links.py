@@ -114,7 +114,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_policy_that_reads_links_plays_from_its_file(folder: Path, world: World):
     _, spec, rules = load_policy(folder, 2)
     assert (spec, rules) == (SPEC, LINKED)
-    scheduler = MarlScheduler(checkpoint=str(folder), untrained=False)
+    scheduler = MarlScheduler(checkpoint=str(folder))
     jobs = MIXED_JOBS(1)
     (together,) = scheduler.play_together([world.simulator(jobs)], 0)
     alone = simulate(world.simulator(jobs), scheduler, 0, None)

@@ -201,9 +201,9 @@ def test_another_format_is_told(folder: Path):
 
 def test_the_best_policy_of_a_run_is_meant_from_anywhere_in_it(tmp_path: Path):
     with pytest.raises(PolicyFileError, match=r"nowhere.*policy\.json is not there"):
-        MarlScheduler(checkpoint=str(tmp_path / "nowhere"), untrained=False)
+        MarlScheduler(checkpoint=str(tmp_path / "nowhere"))
     with pytest.raises(PolicyFileError, match=r"comes along: pretrained, pretrained_suspending"):
-        MarlScheduler(checkpoint="pretraind", untrained=False)
+        MarlScheduler(checkpoint="pretraind")
     run = tmp_path / "run"
     save_policy(run / "policy", build_policy(SMALL, 2), SMALL, RULES)
     (run / "checkpoint" / "iteration_000001").mkdir(parents=True)

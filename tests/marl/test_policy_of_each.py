@@ -124,9 +124,8 @@ def test_validation_plays_as_the_scheduler_with_as_many_agents_alone(tmp_path: P
     simulator = mixed_world().simulator(MIXED_JOBS(1))
     (run,) = play_greedily(policy, [simulator], RULES, name="marl")
     assert events(run) == events(deployed(tmp_path, 1))
-    for untrained in (False, True):
-        with pytest.raises(PolicyFileError, match="networks for 2 agents, and here are 4"):
-            deployed(tmp_path, 1, partitions=4, untrained=untrained)
+    with pytest.raises(PolicyFileError, match="networks for 2 agents, and here are 4"):
+        deployed(tmp_path, 1, partitions=4)
     with pytest.raises(PolicyFileError, match="has a network an agent"):  # learning by playing
         network_in(tmp_path)
 

@@ -80,7 +80,7 @@ SCATTERED = replace(
 )
 def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(checkpoint, weights, world):
     """Turns, guards and ties included; only that it is not asked again when patience ends."""
-    policy = MarlScheduler(checkpoint=checkpoint, untrained=False)
+    policy = MarlScheduler(checkpoint=checkpoint)
     _, rules = read_spec(policy_folder(checkpoint))
     score = LinearScore(
         window=rules.window, patience_s=rules.patience_s, use_durations=True,

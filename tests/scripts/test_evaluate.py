@@ -1,5 +1,6 @@
 """`evaluate.py`: paired windows, roles, files, the learned policy, errors."""
 
+import shutil
 import signal
 import time
 
@@ -188,13 +189,14 @@ def test_a_short_trace_gives_disjoint_windows_and_says_what_they_are_worth(done,
 
 
 @pytest.mark.slow
-def test_the_learned_policy_and_its_untrained_twin(done, policy):
-    outcome = done(
-        "evaluate", *TINY, FEW, "windows=1", "jobs=1", f"checkpoint={policy}", "untrained=true"
-    )
+def test_the_learned_policy_and_what_it_was_before(done, policy, tmp_path):
+    learned = tmp_path / "policy"
+    for folder in (learned, learned / "start"):
+        shutil.copytree(policy, folder)
+    outcome = done("evaluate", *TINY, FEW, "windows=1", "jobs=1", f"checkpoint={learned}")
     table = outcome.table().set_index("scheduler")
     assert table.loc["marl", ["role", "information", "agents"]].tolist() == ["ours", "predicted", 4]
-    assert table.loc["marl_untrained", "role"] == "ablation"
+    assert table.loc["marl_start", "role"] == "ablation"
     assert "ours / theirs" in outcome.out
     compared = done("compare", f"sweep={outcome.folder}", folder="compared")
     assert "(ours)" in compared.out
@@ -216,7 +218,6 @@ def test_the_learned_policy_and_its_untrained_twin(done, policy):
     (("lineup.entries=[{role: ours, overrides: 'scheduler=sjf'}]",), ("entries[0]", "list")),
     (("lineup.entries=[{role: ours, overrides: ['scheduler=[']}]",), ("entries[0]",)),
     (("checkpoint=nowhere",), ("nowhere", "policy.json")),
-    (("untrained=true",), ("checkpoint=DIR",)),
 ])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, words, told):
     start("evaluate", *TINY, "windows=1", "jobs=1", *words).failed_with(*told)

@@ -107,6 +107,13 @@ def test_a_network_is_taught_and_goes_on_where_it_stopped(done, given, stop: str
     assert "marl" in played(done, policy)
     on = done("learn", *TINY, "learns=network", f"begin={policy}", "minutes=0", folder="on")
     assert on.read()["ratio_of_mean_jct"][str(policy)]["ratio"] == 1.0  # it goes on from there
+    begun, start = policy / "policy.pt", on.folder / "policy" / "start" / "policy.pt"
+    assert start.read_bytes() == begun.read_bytes()
+    few = "lineup.entries=[{role: reference, overrides: ['scheduler=fifo']}]"
+    words = (*SMALL, "workload.num_jobs=40", "windows=1", "jobs=1", "rivals=false", few)
+    table = done("evaluate", *words, f"checkpoint={on.folder / 'policy'}", folder="all").table()
+    jct_s = table.set_index("scheduler")["jct_mean_s"]
+    assert jct_s["marl_start"] == jct_s["marl"] > 0  # nothing was learned
 
 
 def most_of(learned: Outcome, begin: str = "zero") -> float:

@@ -58,7 +58,7 @@ def test_it_plays_as_the_scheduler_with_the_policy_it_writes(tmp_path, name: str
         jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(seed)
         player = pickle.loads(pickle.dumps(form.player(vector)))  # as workers get it
         played_s = player.jct_s(None, world.simulator(jobs))
-        scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+        scheduler = MarlScheduler(checkpoint=str(tmp_path))
         run = simulate(world.simulator(jobs), scheduler, 0, None)
         assert played_s == summarise(run)["jct_mean_s"]
 
