@@ -145,30 +145,20 @@ def test_own_rows(tmp_path):
         ("A/8,B/4,0.5", "A/8,C/1,0.5", r"csv:3: group is 0; a group is one measurement"),
         ("0.9,1", "0.9", r"csv:6: the row has 7 fields, the header 8; complete the row"),
         ("mine,t4,mig", '"mine,t4,mig', r"csv:6: .*; check its quotation marks"),
+        ("0.6", "60", r"profiles.csv:2: gpu_util is 60.0; utilisation is in percent; give 0..1"),
+        ("B/4,B,4", "A/8,B,4", r"profiles.csv:3: profile is 'A/8'; row 0 has it too"),
+        ("B/4,B,4", "B/4,B,x", r"profiles.csv:3: batch is 'x'; expected a number"),
+        ("profile", "profle", r"profiles.csv:1: no column 'profile'; did you mean 'profle'\?"),
+        ("step_s", "steps", r"profiles.csv:1: column 'steps' is not known; rename it to 'step_s'"),
+        ("B/4,B,4", "B/4,,4", r"profiles.csv:3: model is ''; give a printable text"),
     ],
 )
 def test_own_errors_name_file_and_line(tmp_path, old, new, message):
-    assert old in ROWS
-    text = ROWS.replace(old, new, 1)
-    with pytest.raises(PhysicsError, match=f"colocation.{message}"):
-        rows_of_csv(own(tmp_path, text))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("0.6", "60", r"csv:2: gpu_util is 60.0; utilisation is in percent; give 0..1"),
-        ("B/4,B,4", "A/8,B,4", r"csv:3: profile is 'A/8'; row 0 has it too"),
-        ("B/4,B,4", "B/4,B,x", r"csv:3: batch is 'x'; expected a number"),
-        ("profile", "profle", r"csv:1: no column 'profile'; did you mean 'profle'\?"),
-        ("step_s", "steps", r"csv:1: column 'steps' is not known; rename it to 'step_s'"),
-        ("B/4,B,4", "B/4,,4", r"csv:3: model is ''; give a printable text"),
-    ],
-)
-def test_own_solo_errors_name_file_and_line(tmp_path, old, new, message):
-    assert old in SOLOS
-    with pytest.raises(PhysicsError, match=f"solo_profiles.{message}"):
-        rows_of_csv(own(tmp_path, solos=SOLOS.replace(old, new, 1)))
+    texts, of = {"rows": ROWS, "solos": SOLOS}, "solos" if "profiles." in message else "rows"
+    assert old in texts[of]
+    texts[of] = texts[of].replace(old, new, 1)
+    with pytest.raises(PhysicsError, match=message if of == "solos" else f"colocation.{message}"):
+        rows_of_csv(own(tmp_path, **texts))
 
 
 def test_files_that_are_not_there_or_hold_nothing(tmp_path):

@@ -1,6 +1,6 @@
 """Every benchmark in turn, and the table of docs/results/speed.md from what they measured.
 
-    python benchmarks/page.py FOLDER [--into docs/results/speed.md]
+    python benchmarks/speed_page.py FOLDER [--into docs/results/speed.md]
 
 Half an hour on two idle cores. What has left its numbers in FOLDER is not run again.
 """
