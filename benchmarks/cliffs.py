@@ -80,16 +80,16 @@ class SmallestAreaLeft(PreemptiveScheduler):
         return left
 
 
-class SmallestAreaFirst(PreemptiveScheduler):
-    """The same by keys that stay: GPU-seconds in all."""
+class SmallestAreaLeftByKeys(PreemptiveScheduler):
+    """The same as keys, which fall as a job gets on."""
 
-    order_name = "smallest_area_first"
+    order_name = "smallest_area_left_by_keys"
     order_needs = Signal.DURATION
 
     def keys(self, jobs: JobColumns) -> FloatArray:
-        """True GPU-seconds at speed 1."""
-        area: FloatArray = jobs.duration_s * jobs.num_gpus
-        return area
+        """True GPU-seconds left at speed 1."""
+        left: FloatArray = jobs.remaining_s * jobs.num_gpus
+        return left
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     preempting = setting.bench("scheduler=srtf")
     pushing = SmallestAreaLeft(placer=child.placer, sharing=child.sharing)
     yield "own_preemption", Pair(preempting, replace(preempting, scheduler=pushing))
-    by_keys = SmallestAreaFirst(placer=child.placer, sharing=child.sharing)
+    by_keys = SmallestAreaLeftByKeys(placer=child.placer, sharing=child.sharing)
     yield "own_preemption_by_keys", Pair(preempting, replace(preempting, scheduler=by_keys))
     preempting = setting.bench("scheduler=srtf", "agents.count=8", "forwarding=steal")
     for name, each in (("own_preemption", pushing), ("own_preemption_by_keys", by_keys)):

@@ -1,6 +1,6 @@
 """Milliseconds of a decision by cluster size, with the cluster four fifths full.
 
-    python benchmarks/decisions.py [--json FILE] [--figure FILE] [--servers 16 64 256 1024]
+    python benchmarks/decisions.py [--json FILE] [--servers 16 64 256 1024]
 
 A decision is for agents one agent's turn (the codec, the network and its answer), for the others
 one round over all queues, with what lets time pass until it, for that is one compiled loop.
@@ -96,27 +96,9 @@ def timed_asking(simulator: Simulator, scheduler: Scheduler) -> Iterator[float]:
         again = decision.again
 
 
-def draw(rows: dict[str, dict[int, float]], path: Path) -> None:
-    """One line a scheduler, both axes logarithmic."""
-    from sim.report.figures import COLOURS, new_figure, save_png, tidy
-
-    figure = new_figure(6.5, 4.0)
-    axes = figure.subplots()
-    for colour, (name, by_gpus) in zip(COLOURS, rows.items(), strict=False):
-        axes.plot(list(by_gpus), list(by_gpus.values()), "o-", color=colour, label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("GPUs of the cluster")
-    axes.set_ylabel("median decision [ms]")
-    axes.legend(frameon=False, fontsize=9)
-    tidy(axes, grid="y")
-    save_png(figure, path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
-    parser.add_argument("--figure", type=Path, help="draw them into this PNG file")
     parser.add_argument("--servers", type=int, nargs="+", default=(16, 64, 256, 1024))
     parser.add_argument("--partition-servers", type=int, default=0)
     options = parser.parse_args()
@@ -133,8 +115,6 @@ def main() -> None:
             print(f"{name:24} {servers * 8:7,}  {median:10.3f}  {high:7.3f}", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    if options.figure is not None:
-        draw(rows, options.figure)
 
 
 if __name__ == "__main__":

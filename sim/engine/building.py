@@ -46,7 +46,7 @@ from sim.engine.layout import (
     Memory,
     Workload,
 )
-from sim.engine.loop import EngineLoop, keys_of, order_is_idle, play
+from sim.engine.loop import EngineLoop, order_is_idle, play, write_keys
 from sim.engine.preempting import search_aside, serve
 from sim.engine.queues import note_quantum
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
@@ -95,7 +95,7 @@ def engine_loop(
     memory = _linked_memory(scheduler, rule, state, views.view(), plays=True)
     loop = EngineLoop(scheduler=scheduler, state=state, memory=memory, views=views)
     if rule["order"][0] == codes.FIXED:
-        memory.waiter["key"] = keys_of(child_of(scheduler), views)
+        write_keys(child_of(scheduler), views, memory)
     return loop
 
 

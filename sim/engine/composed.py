@@ -222,8 +222,9 @@ class PreemptiveScheduler(QueueScheduler):
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """(len(jobs),) key of waiting or running jobs; smaller runs first, ties by job row.
 
-        Here by `keys`, which then must not change as a job gets on: they are asked for once, and
-        the run stays compiled. An own priority is asked for at each decision.
+        Here by `keys`, which then must stay as a job gets on, or fall evenly with the work left:
+        they are asked for once, and the run stays compiled. An own priority is asked for at each
+        decision.
         """
         given = self.keys(view.jobs)
         return numbers(self, "keys", given, len(view.jobs.num_gpus))[jobs]

@@ -1,7 +1,7 @@
 """What schedulers, orders and their parts of one's own give: checked, and refused in words."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ FIXES = {  # what a class has to have -> how to write it
 }
 KINDS: dict[str, type] = {"name": str, "needs": Signal, "order_name": str, "order_needs": Signal}
 MOST_SHOWN = 60  # characters of a value
+ROUNDING, PLAIN = 1e-9, 0.001  # of keys; weights are multiples of it, mostly
 
 
 def called(part: object) -> str:
@@ -93,20 +94,39 @@ def numbers(owner: object, method: str, given: object, count: int) -> FloatArray
     )
 
 
-def check_stay(owner: object, before: FloatArray, later: FloatArray) -> None:
-    """Refuse keys by which running jobs are preempted and that change as a job gets on.
+def as_line(
+    owner: object, keys: Sequence[FloatArray], lefts: Sequence[FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """(J,) each: keys by which running jobs are preempted, as base + per_left_s * work left.
+
+    Args:
+        owner: the order.
+        keys: (J,) each, of untouched jobs first, then of jobs that have made progress.
+        lefts: (J,) each, seconds of work left there.
 
     Raises:
-        GpuYardError: naming class, job and fix.
+        GpuYardError: they change otherwise; names class, job and fix.
     """
-    changed = np.flatnonzero(before != later)
-    if len(changed) > 0:
-        job = int(changed[0])
+    first, later, whole_s = keys[0], keys[1], lefts[0]
+    changes = (first != later) & (whole_s > lefts[1])
+    per_left_s = np.zeros_like(first)
+    per_left_s[changes] = (first - later)[changes] / (whole_s - lefts[1])[changes]
+    plain = np.rint(per_left_s / PLAIN) * PLAIN  # a weight is, but for the rounding of what is left
+    per_left_s = np.where(np.isclose(plain, per_left_s, rtol=ROUNDING, atol=0), plain, per_left_s)
+    base = first - per_left_s * whole_s
+    base[np.abs(base) <= ROUNDING * np.abs(first)] = 0.0
+    wrong = per_left_s < 0
+    for given, left_s in zip(keys, lefts, strict=True):
+        with np.errstate(invalid="ignore"):  # an infinite key that stays
+            wrong |= np.abs(base + per_left_s * left_s - given) > ROUNDING * np.abs(first)
+    for job in np.flatnonzero(wrong)[:1]:
         raise GpuYardError(
-            f"{called(owner)}.keys of job row {job} is {before[job]:g} at first and {later[job]:g} "
-            "once it has run, and running jobs are preempted by it: give it "
-            "priority(self, view, jobs) instead, which is asked at each decision"
+            f"{called(owner)}.keys of job row {job} is {first[job]:g} at first and {later[job]:g} "
+            "once it has run, and running jobs are preempted by it: keys may stay, or fall evenly "
+            "with the work left; else give it priority(self, view, jobs) instead, which is asked "
+            "at each decision"
         )
+    return base, per_left_s
 
 
 def rows(owner: object, given: object) -> IntArray:

@@ -110,6 +110,8 @@ WAITER = np.dtype(
     [
         ("kind", INT),
         ("key", FLOAT),
+        ("base", FLOAT),  # own key by which running jobs are preempted, without the work left
+        ("per_left_s", FLOAT),  # what each second of work left adds to it
         ("left", INT),  # children in its heap
         ("right", INT),
         ("estimate_s", FLOAT),

@@ -8,7 +8,7 @@ from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
 from sim.engine.composed import Composed, QueueScheduler, child_of
 from sim.engine.filling import least_gang, note_timers, order_counts
-from sim.engine.given import check_stay, numbers
+from sim.engine.given import as_line, numbers
 from sim.engine.layout import FILL, IDLE, QUANTUM, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin
 from sim.engine.queues import follow
@@ -18,7 +18,7 @@ from sim.kernel.layout import State
 from sim.kernel.records import log_half_full
 from sim.kernel.step import DECIDE, FULL, ILLEGAL, LEGAL, PAUSE, advance_instant
 from sim.protocols import Fault
-from sim.view import ViewMaker
+from sim.view import JobColumns, Signal, ViewMaker
 
 ASKED_FOR = 2  # `SCALARS.due` of a decision that Python is asked for
 GOES_ON = -1
@@ -163,22 +163,36 @@ class EngineLoop:
             if verdict != ASK:
                 return verdict
             if self._has_keys:
-                self._memory.waiter["key"] = keys_of(self._child, self._views)
+                write_keys(self._child, self._views, self._memory)
                 self._memory.scalars["keyed"] = 1
                 continue
             self._asking.decide(self._views.view())
 
 
-def keys_of(child: QueueScheduler, views: ViewMaker) -> FloatArray:
-    """(J,) keys of an own order, as of now.
+def write_keys(child: QueueScheduler, views: ViewMaker, memory: Memory) -> None:
+    """Write down the keys of an own order, as of now.
 
     Raises:
         GpuYardError: they are not one number a job, or running jobs are preempted by them and they
-            change as a job gets on.
+            change otherwise than with the work left.
     """
-    jobs = views.view().jobs
-    keys = numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus))
+    shown = [views.view().jobs]
+    if child.preempts:  # the second time as if neighbours had slowed them
+        shown += [views.partly_done(0.5, 1), views.partly_done(0.25, 3)]
+    keys = [numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus)) for jobs in shown]
+    waiter = memory.waiter
+    waiter["key"] = keys[0]
     if child.preempts:
-        later = numbers(child, "keys", child.keys(views.half_done()), len(keys))
-        check_stay(child, keys, later)
-    return keys
+        lefts = [_left_s(child, jobs) for jobs in shown]
+        waiter["base"], waiter["per_left_s"] = as_line(child, keys, lefts)
+        if waiter["per_left_s"].any():
+            waiter["estimate_s"] = lefts[0]
+
+
+def _left_s(child: QueueScheduler, jobs: JobColumns) -> FloatArray:
+    """(J,) work left, as far as the order may look at it, else zeros."""
+    if Signal.PREDICTION in child.order_needs:
+        return jobs.predicted_remaining_s
+    if Signal.DURATION in child.order_needs and child.placer.name != "lwf":  # which has estimates
+        return jobs.remaining_s
+    return np.zeros(len(jobs.num_gpus))

@@ -78,9 +78,11 @@ def key_after(memory: Memory, row: Row, job: int, progress_s: float) -> float:
     order, waiter = memory.rule[0].order, memory.waiter[job]
     if order == TRUE_LEFT:
         return float(row.work_s - progress_s)
+    left_s = max(waiter.estimate_s - progress_s, 0.0)
     if order in (LEFT, SERVICE):
-        left_s = max(waiter.estimate_s - progress_s, 0.0)
         return float(left_s * row.num_gpus if order == SERVICE else left_s)
+    if order == FIXED and memory.rule[0].preempts != 0:
+        return float(waiter.base + waiter.per_left_s * left_s)
     if order == SMALLEST_GANG:
         return float(row.num_gpus)
     return float(waiter.key) if order in (FIXED, ASKED) else 0.0

@@ -60,6 +60,15 @@ class LeastDone(PreemptiveScheduler):
         return np.floor(view.jobs.attained_gpu_s[jobs] / 3.0)
 
 
+class LeastLeft(PreemptiveScheduler):
+    """An own order with preemption by keys that fall as a job gets on."""
+
+    order_name, order_needs = "least_left", Signal.PREDICTION
+
+    def keys(self, jobs):
+        return jobs.predicted_remaining_s * jobs.num_gpus + np.arange(len(jobs.num_gpus)) % 2
+
+
 class ClassFirst(PreemptiveScheduler):
     """An own order with preemption by keys that stay: classes of priority."""
 
@@ -82,6 +91,7 @@ PREEMPTIVE: dict[str, Make] = {
     "las": ORDERS["las"],
     "srsf": lambda p, s: Srsf(placer=p, sharing=s),
     "least_done": lambda p, s: LeastDone(placer=p, sharing=s),
+    "least_left": lambda p, s: LeastLeft(placer=p, sharing=s),
     "class_first": lambda p, s: ClassFirst(placer=p, sharing=s),
 }
 PLAIN: dict[str, Callable[[], Placer]] = {
