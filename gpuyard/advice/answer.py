@@ -289,15 +289,17 @@ LINE_COLOUR = "#c46210"  # stands out from both, on a white and on a dark ground
 
 def write_advice_page(folder: Path, advice: Advice, record: Record) -> Path:
     """Write the page beside the files of an answer, all of which are there."""
-    best = advice.frame.iloc[0]["scheduler"]
-    said = tuple((Cell(sentence),) for sentence in advice.said)
+    said = [sentence.replace("`", "") for sentence in advice.said]
     page = Page(
         title="Which scheduler suits this cluster",
-        subtitle=f"ranked by {AIMS[advice.aim].words}; {best} is first",
+        subtitle=said[0],
         facts=facts_of(record),
         assumed=(*advice.notes, *(f"left out: {words}" for words in advice.left_out)),
-        sections=(Table("The answer", ("in words",), said), _bars(advice), _table(advice)),
-    )
+        sections=(
+            Table("The answer", ("in words",), tuple((Cell(each),) for each in said)),
+            _bars(advice), _table(advice),
+        ),
+    )  # fmt: skip
     return write_page(folder, page)
 
 

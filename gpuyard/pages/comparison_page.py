@@ -124,7 +124,7 @@ def write_folder_page(
             found.append(metrics_table(read_metrics(folder)))
         page = Page(
             title=_capital(named.program), subtitle="", facts=facts_of(record),
-            assumed=named.assumed, sections=tuple(found),
+            assumed=named.assumed, sections=(*result, *found),
         )  # fmt: skip
         return write_page(folder, page)
     rows = read_comparison_csv(folder / COMPARISON)
@@ -162,9 +162,11 @@ def _curve_figures(folder: Path) -> list[Figure]:
             for name, each in curves.items()
             if TIMELINE[0] in each
         }
+        left_out = setting.get("of", len(curves)) - len(curves)
+        others = f" Not drawn: {left_out} schedulers with greater means." * (left_out > 0)
         drawn = [
             (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, look),
-             f"{most} windows, 100 quantiles of each. Left and up is better."),
+             f"{most} windows, 100 quantiles of each. Left and up is better.{others}"),
             (use_figure(lines, look), "Window 0, means over equal stretches of each run."),
         ]  # fmt: skip
         found += [

@@ -16,12 +16,24 @@
       : [[0, "#e9eef4"], [0.5, "#6aa5da"], [1, "#0b4580"]];
   }
 
+  function halves(name) { // on two lines
+    const ends = [...name.matchAll(/[+,] ?/g)].map((found) => found.index + found[0].length);
+    const far = (at) => Math.abs(at - name.length / 2);
+    const at = ends.reduce((best, each) => (far(each) < far(best) ? each : best), name.length);
+    return `${name.slice(0, at)}<br>${name.slice(at)}`;
+  }
+
+  function short(names) { // those that cutting would make alike stay whole
+    const cut = names.map((t) => (t.length > 18 ? t.slice(0, 9) + "…" + t.slice(-8) : t));
+    return cut.map((t, at) => (cut.indexOf(t) === cut.lastIndexOf(t) ? t : halves(names[at])));
+  }
+
   function axis(given, narrow) {
     const line = ink("--line");
     const made = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true,
       ...given };
     if (narrow && given.ticktext) {
-      made.ticktext = given.ticktext.map((t) => (t.length > 18 ? t.slice(0, 9) + "…" + t.slice(-8) : t));
+      made.ticktext = short(given.ticktext);
     }
     if (given.title) { made.title = { ...given.title, standoff: 8 }; }
     return made;

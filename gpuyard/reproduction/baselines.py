@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gpuyard.evaluation.lineup import sweeps
+from gpuyard.evaluation.task import assumed_of
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
@@ -85,7 +86,8 @@ BETWEEN = ": "  # of an entry's name and its setting
 def run(launch: Launch) -> None:
     """Run every setting on every cell and validation window, write and print the best."""
     planned = _planned(launch)
-    launch.begin((CSV, MARKDOWN, PAGE_FILE))
+    tasks = [each.task for each in planned if each.cell == planned[0].cell]
+    launch.begin((CSV, MARKDOWN, PAGE_FILE), assumed=assumed_of(tasks[0].setting, tasks))
     found = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
     rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])

@@ -201,7 +201,7 @@ def _run_stored(play: Play, batch: Sequence[Run]) -> list[Done]:
 
 
 QUANTILES, BINS = 100, 100  # of each run; of window 0
-MOST_CURVES = 6
+MOST_CURVES = 12
 
 Curves = dict[str, dict[str, list[tuple[Planned, ComparisonRow]]]]  # by title and scheduler
 
@@ -224,7 +224,8 @@ def write_curves(folder: Path, done: Iterable[tuple[Planned, ComparisonRow]]) ->
     settings = []
     for title, runs in _settings(done).items():
         curves = [_pooled(folder, name, runs[name]) for name in _shown(runs)]
-        settings.append({"title": title, "curves": [each for each in curves if each["jct_s"]]})
+        kept = [each for each in curves if each["jct_s"]]
+        settings.append({"title": title, "of": len(runs), "curves": kept})
     write_atomically(
         folder / CURVES, json.dumps([each for each in settings if each["curves"]]).encode()
     )

@@ -59,6 +59,11 @@ class JobForm(Form):
     memory_gib_per_gpu: OfHost = Field(default=0.0, description="where the topology has memory")
     restarts: Times = Field(default=0, description="times that it lost its GPUs")
     forwards: Times = Field(default=0, description="times that it was handed to a partition")
+    order: Times = Field(
+        default=0,
+        description="of those submitted at one time the lower came first; of equal ones who runs, "
+        "then who stands first in its list",
+    )
 
 
 class WaitingJob(JobForm):
@@ -104,7 +109,7 @@ class StateForm(Form):
     queue: list[WaitingJob] = Field(
         default_factory=list,
         fail_fast=True,  # we tell one fault
-        description="of those submitted at one time the first came first",
+        description="of those submitted at one time, and of one order, the first came first",
     )
     running: list[RunningJob] = Field(default_factory=list, fail_fast=True)
     away: list[Name] = Field(

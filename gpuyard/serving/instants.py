@@ -112,7 +112,7 @@ class Setter:
         placements = self.places.of(form.running)
         if not numbers.jobs:
             return None
-        order = np.argsort(numbers.submit_s, kind="stable")
+        order = np.lexsort((np.array([job.order for job in numbers.jobs]), numbers.submit_s))
         row_of = np.empty(len(order), dtype=np.int64)
         row_of[order] = np.arange(len(order))
         table, assumed = self._table(form, numbers, placements, order)

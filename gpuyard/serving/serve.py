@@ -32,6 +32,7 @@ from sim.errors import GpuYardError
 from sim.jobs import ANY_TYPE, Ask, ask_of
 from sim.report.run_tables import server_names
 from sim.topology.outages import NO_OUTAGES
+from sim.topology.topology import Topology
 from sim.view import ClusterView, Signal, state_of
 
 if TYPE_CHECKING:
@@ -277,6 +278,8 @@ class ServedScheduler:
         if self._tells_profile:
             self.needs |= Signal.PROFILE
         self._profiles = cluster["profiles"]
+        self._servers = [(each["name"], each["gpus"]) for each in cluster["servers"]]
+        self._topology: Topology | None = None  # that was compared with the service's
         self._turns: list[Decision] = []
 
     def reset(self, seed: int) -> None:
@@ -291,7 +294,13 @@ class ServedScheduler:
         return self._turns.pop(0)
 
     def _asked(self, view: ClusterView) -> list[Decision]:
-        """The service's orders, turn by turn; job ids are rows."""
+        """The service's orders, turn by turn; job ids are rows.
+
+        Raises:
+            ServiceError: the service decides for another cluster, or does not answer.
+        """
+        if view.topology is not self._topology:
+            self._check_cluster(view.topology)
         answer = self._service.call("POST", "/decide", self.request(view))
         last, turns = max(answer["turns"], 1) - 1, []
         for turn in range(last + 1):
@@ -312,6 +321,17 @@ class ServedScheduler:
                 )
             )  # fmt: skip
         return turns
+
+    def _check_cluster(self, topology: Topology) -> None:
+        here = list(zip(server_names(topology), topology.gpus_per_server.tolist(), strict=True))
+        if self._servers != here:
+            there = sum(gpus for _, gpus in self._servers)
+            raise ServiceError(
+                f"the service decides for {len(self._servers)} servers with {there} GPUs in all, "
+                f"and {topology.name} has {len(here)} with {topology.num_gpus}, or other names; "
+                "give both the same topology"
+            )
+        self._topology = topology
 
     def request(self, view: ClusterView) -> dict[str, Any]:
         """What `/decide` takes of a view."""
@@ -347,6 +367,7 @@ class ServedScheduler:
         form: dict[str, Any] = {
             "id": str(job),
             "submitted_s": float(jobs.submit_s[job]),
+            "order": job,
             "attained_gpu_s": float(jobs.attained_gpu_s[job]),
             "restarts": int(jobs.restarts[job]),
             "forwards": int(jobs.forwards[job]),

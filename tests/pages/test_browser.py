@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forking import run_program
+
 pytestmark = pytest.mark.browser
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 VARIABLE = "GPUYARD_CHROMIUM"
@@ -91,6 +93,16 @@ def test_it_opens_without_a_complaint_at_both_widths(opened, request, name, widt
     assert found.ask("document.querySelectorAll('.figure .main-svg').length") > 0
     ground = found.ask("getComputedStyle(document.documentElement).backgroundColor")
     assert (sum(map(int, ground[4:-1].split(","))) < 300) == (scheme == "dark")
+
+
+def test_a_point_of_a_sweep_is_drawn_by_the_script_that_they_share(opened, tmp_path):
+    words = ["-m", "gpuyard", "simulate", "-m", "scheduler=fifo,sjf", "workload.num_jobs=20",
+             "topology=small_leaf_spine", f"hydra.sweep.dir={tmp_path}"]  # fmt: skip
+    assert run_program(words, timeout=300.0).returncode == 0
+    found = opened(next(tmp_path.glob("1_*")) / "report.html")
+    assert found.complaints == []
+    assert found.requests[1:] == [(tmp_path / "plotly.min.js").as_uri()]
+    assert found.ask("document.querySelectorAll('.figure .main-svg').length") > 0
 
 
 def test_a_click_on_a_header_sorts_and_a_second_one_turns_it_round(opened, comparison_page):

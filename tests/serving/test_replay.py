@@ -1,9 +1,11 @@
 """A trace played against the service gets the simulator's own decisions."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
@@ -14,7 +16,7 @@ from sim.simulator import simulate
 from sim.view import ClusterView
 from tests.serving.conftest import CLUSTER, Service, served
 
-JOBS = ("workload=venus_like", "workload.num_jobs=40", "workload.load=1.5")
+JOBS = ("workload=venus_like", "workload.num_jobs=100", "workload.load=1.5")
 
 
 class Both:
@@ -44,11 +46,13 @@ def plain(decision: Decision) -> Any:
 
 
 def played(config: dict[str, Any], url: str) -> Both:
-    """The 40 jobs to their end, the service asked at every decision."""
+    """The jobs, many submitted at one time, to their end; the service decides, too."""
     experiment = experiment_of(config)
     own = composition_of(config, experiment.world.partitions)
     both = Both(own, ServedScheduler(url=url, token_file=None, timeout_s=60.0))
-    simulator = experiment.world.simulator(experiment.whole())
+    jobs = experiment.whole()
+    jobs = replace(jobs, submit_s=np.floor(jobs.submit_s / 20_000.0) * 20_000.0)
+    simulator = experiment.world.simulator(jobs)
     run = simulate(simulator, both, experiment.seed, None, compiled=False)
     assert (run.finish_s > 0).all()
     return both
@@ -60,7 +64,7 @@ def test_sjf_decides_as_in_the_simulator(service: Service, configured: Callable[
 
 def test_parts_of_gpus_cores_and_memory_reach_the_service(tmp_path: Path, configured: Any):
     words = ("topology=dgx_leaf_spine", "topology.servers=2", "scheduler=fifo")
-    jobs = ("workload=openb_like", "workload.num_jobs=40", "workload.load=1.5")
+    jobs = ("workload=openb_like", "workload.num_jobs=100", "workload.load=1.5")
     config = configured(*words, *jobs, "workload.rules.unknown_gpu_types=any")
     assert experiment_of(config).whole().demands is not None
     with served(tmp_path, *words) as service:
@@ -73,7 +77,7 @@ def test_parts_of_gpus_cores_and_memory_reach_the_service(tmp_path: Path, config
     [
         ("scheduler=marl", "checkpoint=pretrained", "agents.count=4"),
         ("scheduler=marl", "checkpoint=pretrained_suspending", "agents.count=4"),
-        ("scheduler=las",),
+        ("scheduler=las", "scheduler.quantum_gpu_s=57600"),
         ("scheduler=sjf", "sharing=selective", "forwarding=steal", "agents.count=4"),
     ],
     ids=["agents", "suspending", "las", "sharing"],
@@ -86,7 +90,9 @@ def test_policies_and_others_decide_as_in_the_simulator(
         assert played(configured(*words, *JOBS), service.url).orders >= 40
 
 
-def test_the_client_says_who_does_not_answer():
+def test_the_client_says_who_does_not_answer(service: Service, configured: Callable[..., Any]):
+    with pytest.raises(ServiceError, match="give both the same topology"):
+        played(configured("topology=dgx_leaf_spine", "scheduler=sjf", *JOBS), service.url)
     with pytest.raises(ServiceError, match="does `gpuyard serve` run"):
         ServedScheduler(url="http://127.0.0.1:9", token_file=None, timeout_s=1.0)
     with pytest.raises(ServiceError, match="must be like http"):
