@@ -4,7 +4,7 @@
         [--folder docs/figures] [--height 2000]
 
 It ends with status 1 where a page complains on the console, asks the network for anything or is
-wider than the window. Pictures have 128 colours and the first `--height` pixels of a page.
+wider than the window. Pictures have 255 colours and the first `--height` pixels of a page.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from PIL import Image
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
 WIDTHS = (400, 1600)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-COLOURS, PATIENCE_MS = 128, 30_000
+COLOURS, PATIENCE_MS = 255, 30_000
 
 
 def pictured(browser: Any, page: Path, path: Path, *, width: int, height: int, scheme: str) -> str:
