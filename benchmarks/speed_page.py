@@ -2,7 +2,7 @@
 
     python benchmarks/speed_page.py FOLDER [--into docs/results/speed.md]
 
-Half an hour on two idle cores. What has left its numbers in FOLDER is not run again.
+Eight minutes on two idle cores. What has left its numbers in FOLDER is not run again.
 """
 
 import argparse

@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,15 @@ def test_tables_are_marked_and_name_an_experiment():
         text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text(encoding="utf-8")
         assert f"docs/results/{page.name}" in text
         assert marked(page, name).count("\n") > 2, f"{page.name}: {name} has no rows"
+
+
+def test_the_table_of_speed_has_the_lines_of_its_program(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    program: Any = import_module("speed_page")
+    _, _, *rows = marked(ROOT / "docs" / "results" / "speed.md", program.TABLE).splitlines()
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [
+        each.what for each in program.LINES
+    ]
 
 
 def test_a_changed_figure_is_seen_and_rounding_is_not():
