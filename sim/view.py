@@ -78,15 +78,15 @@ class _Live:
 
 
 @kernel
-def _refresh_left(state: State, left_s: FloatArray, work_s: FloatArray, least_s: float) -> None:
+def _refresh_left(
+    left_s: FloatArray, queued: IntArray, running: IntArray, work_s: FloatArray,
+    seen_progress_s: FloatArray, least_s: float,
+) -> None:  # fmt: skip
     """Write work less progress, at least `least_s`, of those who wait or run."""
-    world = state.world[0]
-    for at in range(world.queue_first, world.queue_first + world.num_queued):
-        job = state.queue[at]
-        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
-    for at in range(world.num_running):
-        job = state.running[at]
-        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
+    for job in queued:
+        left_s[job] = max(work_s[job] - seen_progress_s[job], least_s)
+    for job in running:
+        left_s[job] = max(work_s[job] - seen_progress_s[job], least_s)
 
 
 class _Left:
@@ -94,18 +94,18 @@ class _Left:
 
     def __init__(self, state: State, work_s: FloatArray, least_s: float) -> None:
         """Nothing is worked out before it is read; results below `least_s` are `least_s`."""
-        self._state = state
+        self._live, self._seen_s = _Live(state), state.job["seen_progress_s"]
         self._work_s, self._least_s = read_only(np.ascontiguousarray(work_s)), least_s
         self._column = self._shown = np.empty(0)
 
     def now(self) -> FloatArray:
         """As of this decision."""
         if len(self._shown) == 0:
-            seen_s = self._state.job["seen_progress_s"]
-            self._column = np.maximum(self._work_s - seen_s, self._least_s)
+            self._column = np.maximum(self._work_s - self._seen_s, self._least_s)
             self._shown = read_only(self._column)
         else:
-            _refresh_left(self._state, self._column, self._work_s, self._least_s)
+            queued, running = self._live.queued(), self._live.running()
+            _refresh_left(self._column, queued, running, self._work_s, self._seen_s, self._least_s)
         return self._shown
 
 

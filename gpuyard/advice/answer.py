@@ -290,16 +290,14 @@ LINE_COLOUR = "#c46210"  # stands out from both, on a white and on a dark ground
 def write_advice_page(folder: Path, advice: Advice, record: Record) -> Path:
     """Write the page beside the files of an answer, all of which are there."""
     said = [sentence.replace("`", "") for sentence in advice.said]
+    answer = Table("The answer", ("in words",), tuple((Cell(each),) for each in said))
     page = Page(
         title="Which scheduler suits this cluster",
         subtitle=said[0],
         facts=facts_of(record),
         assumed=(*advice.notes, *(f"left out: {words}" for words in advice.left_out)),
-        sections=(
-            Table("The answer", ("in words",), tuple((Cell(each),) for each in said)),
-            _bars(advice), _table(advice),
-        ),
-    )  # fmt: skip
+        sections=(answer, _bars(advice), _table(advice)),
+    )
     return write_page(folder, page)
 
 

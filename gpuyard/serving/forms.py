@@ -20,6 +20,7 @@ Seconds = Annotated[float, Field(ge=-MOST_S, le=MOST_S)]
 Span = Annotated[float, Field(ge=0.0, le=MOST_S)]
 OfHost = Annotated[float, Field(ge=0.0, le=MOST_OF_HOST)]
 Times = Annotated[int, Field(ge=0, le=MOST_TIMES)]
+Row = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class RequestError(GpuYardError):
@@ -59,7 +60,7 @@ class JobForm(Form):
     memory_gib_per_gpu: OfHost = Field(default=0.0, description="where the topology has memory")
     restarts: Times = Field(default=0, description="times that it lost its GPUs")
     forwards: Times = Field(default=0, description="times that it was handed to a partition")
-    order: Times = Field(
+    order: Row = Field(
         default=0,
         description="of those submitted at one time the lower came first; of equal ones who runs, "
         "then who stands first in its list",

@@ -144,8 +144,8 @@ def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
     if isinstance(saved.form, NetworkForm):
         path, first = launch.folder / POLICY, rival_of(config, "begin")
         assert isinstance(first, NetworkPlayer)
-        write_policy(path / START, first.form, first.vector)
         write_policy(path, saved.form, saved.climb.average)
+        write_policy(path / START, first.form, first.vector)
         words = ["scheduler=marl", override("checkpoint", path)]
         where = f"policy in {path}; play it with {shlex.join(words)}"
     else:
