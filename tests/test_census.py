@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_094,
+    "python_lines": 76_092,
     "python_files": 341,
     "test_lines": 41_773,
     "arrows": 172,

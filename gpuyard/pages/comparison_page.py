@@ -163,7 +163,7 @@ def _curve_figures(folder: Path) -> list[Figure]:
             if TIMELINE[0] in each
         }
         left_out = setting.get("of", len(curves)) - len(curves)
-        others = f" Not drawn: {left_out} schedulers with greater means." * (left_out > 0)
+        others = f" Not drawn: {left_out} other schedulers." * (left_out > 0)
         drawn = [
             (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, look),
              f"{most} windows, 100 quantiles of each. Left and up is better.{others}"),

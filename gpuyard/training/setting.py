@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,11 +41,11 @@ from gpuyard.training.form import (
 from gpuyard.training.strategies import CHECKPOINT, Saved, begin, load
 from gpuyard.training.trainer import Budget, Rivals, Trainer
 from gpuyard.training.windows import (
-    EVERY_CORE,
     GROUPS,
+    Evaluator,
+    InProcess,
     SourceSpec,
     check_cells,
-    evaluator_of,
     open_source,
     source_of,
     standards_of,
@@ -53,6 +54,7 @@ from marl.env import SPEC
 from marl.env.layout import CodecRules
 from marl.env.world import TRAIN_PHYSICS
 from marl.policy import policy_folder
+from marl.training.spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.errors import override
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
@@ -122,6 +124,7 @@ def _rules_of(config: Mapping[str, Any], *, links: bool = False) -> CodecRules:
 
 WEIGHTS = CONF / "linear_weights"
 ZERO, ZERO_SUSPENDING = "zero", "zero_suspending"
+EVERY_CORE = -1
 AUTO = "auto"  # resume=auto: the same command goes on in the same folder
 # What says how to learn, not what is played.
 OF_LEARNING = (
@@ -204,7 +207,7 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
     )
     given: dict[str, Any] = {
         "source_spec": source_spec, "saved": saved, "budget": budget, "rivals": rivals,
-        "evaluator": evaluator_of(launch), "folder": launch.folder,
+        "evaluator": _evaluator(launch), "folder": launch.folder,
     }  # fmt: skip
     estimator = config["algo"]["estimator"]
     if estimator == ES:
@@ -227,6 +230,31 @@ def _kept_setting(config: Mapping[str, Any]) -> str:
     if config["learns"] == SCORE:
         free |= {key for key in OF_NETWORK if key != "hide" or not config["hide"]}
     return json.dumps({key: value for key, value in config.items() if key not in free})
+
+
+def _evaluator(launch: Launch) -> Evaluator:
+    """This process if it is to play alone, else workers on Ray.
+
+    Raises:
+        RayError: a key of `ray` is wrong, or no cluster answers at its address.
+    """
+    jobs, spec = launch.config["jobs"], launch.build("ray")
+    if jobs == EVERY_CORE and isinstance(spec, LocalRay):
+        from joblib import cpu_count  # what other programs call a core
+
+        jobs = cpu_count()
+    if jobs == 1:
+        return Evaluator(InProcess())
+    if isinstance(spec, ClusterRay) and spec.code != "checkout":
+        raise ConfigError(
+            f"ray.code is {spec.code}; workers of learn.py need its folder scripts/, too, so give "
+            "every node the checkout, at the same path, and ray.code=checkout"
+        )
+    os.environ.update(spec.environment())
+    spec.check_answer()
+    from marl.rllib.cluster import Pool  # ray
+
+    return Evaluator(Pool(spec, jobs))
 
 
 def _check(config: Mapping[str, Any]) -> None:

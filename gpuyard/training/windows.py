@@ -5,7 +5,6 @@ What a worker process plays is made from what it is sent: seeds go in, scores co
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -16,11 +15,9 @@ import numpy as np
 from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_count
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.start import Launch
 from gpuyard.training.form import Player, Standard, VectorForm, WindowSource
 from gpuyard.training.strategies import Climb, members
 from marl.env.world import TRAIN_PHYSICS
-from marl.training.spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
@@ -287,31 +284,3 @@ def _asking_for_all(weights: ScoreWeights, groups: Sequence[str]) -> ScoreWeight
 def _standard(rows: FloatArray) -> Standard:
     """Of rows (n, F)."""
     return Standard(rows.mean(axis=0), np.maximum(rows.std(axis=0), LEAST_SCALE))
-
-
-EVERY_CORE = -1
-
-
-def evaluator_of(launch: Launch) -> Evaluator:
-    """This process if it is to play alone, else workers on Ray.
-
-    Raises:
-        RayError: a key of `ray` is wrong, or no cluster answers at its address.
-    """
-    jobs, spec = launch.config["jobs"], launch.build("ray")
-    if jobs == EVERY_CORE and isinstance(spec, LocalRay):
-        from joblib import cpu_count  # what other programs call a core
-
-        jobs = cpu_count()
-    if jobs == 1:
-        return Evaluator(InProcess())
-    if isinstance(spec, ClusterRay) and spec.code != "checkout":
-        raise ConfigError(
-            f"ray.code is {spec.code}; workers of learn.py need its folder scripts/, too, so give "
-            "every node the checkout, at the same path, and ray.code=checkout"
-        )
-    os.environ.update(spec.environment())
-    spec.check_answer()
-    from marl.rllib.cluster import Pool  # ray
-
-    return Evaluator(Pool(spec, jobs))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.codes import ASKED, FIXED, QUANTA, STEAL
+from sim.codes import ASKED, FIXED, LWF, QUANTA, STEAL
 from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
 from sim.engine.composed import Composed, QueueScheduler, child_of
@@ -183,16 +183,17 @@ def write_keys(child: QueueScheduler, views: ViewMaker, memory: Memory) -> None:
     waiter = memory.waiter
     waiter["key"] = keys[0]
     if child.preempts:
-        lefts = [_left_s(child, jobs) for jobs in shown]
+        guesses = memory.rule[0]["placer"] == LWF  # the same column, with estimates
+        lefts = [_left_s(child.order_needs, jobs, guesses) for jobs in shown]
         waiter["base"], waiter["per_left_s"] = as_line(child, keys, lefts)
         if waiter["per_left_s"].any():
             waiter["estimate_s"] = lefts[0]
 
 
-def _left_s(child: QueueScheduler, jobs: JobColumns) -> FloatArray:
-    """(J,) work left, as far as the order may look at it, else zeros."""
-    if Signal.PREDICTION in child.order_needs:
+def _left_s(needs: Signal, jobs: JobColumns, guesses: bool) -> FloatArray:
+    """(J,) work left as an order of these needs may see it; zeros where it sees none."""
+    if Signal.PREDICTION in needs:
         return jobs.predicted_remaining_s
-    if Signal.DURATION in child.order_needs and child.placer.name != "lwf":  # which has estimates
+    if Signal.DURATION in needs and not guesses:
         return jobs.remaining_s
     return np.zeros(len(jobs.num_gpus))

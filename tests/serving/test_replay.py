@@ -90,7 +90,7 @@ def test_policies_and_others_decide_as_in_the_simulator(
         assert played(configured(*words, *JOBS), service.url).orders >= 40
 
 
-def test_the_client_says_who_does_not_answer(service: Service, configured: Callable[..., Any]):
+def test_the_client_refuses_silence_and_another_cluster(service: Service, configured: Any):
     with pytest.raises(ServiceError, match="give both the same topology"):
         played(configured("topology=dgx_leaf_spine", "scheduler=sjf", *JOBS), service.url)
     with pytest.raises(ServiceError, match="does `gpuyard serve` run"):
