@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,12 @@ from gpuyard.advice.playing import (
     jobs_of,
     known_of,
     play,
+    run_of,
     waits_and_limits,
 )
-from gpuyard.advice.sentences import of_learned
+from gpuyard.advice.sentences import of_learned, runnable
 from gpuyard.advice.stretches import JUDGED
+from gpuyard.evaluation.again import Again, seen_again
 from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import opened
 from gpuyard.evaluation.physics import physics_name
@@ -66,6 +69,7 @@ log = logging.getLogger(__name__)
 FEWEST_BLOCKS = 2
 MOST_BLOCKS = 20  # of a short trace
 JOBS_OF_A_BLOCK = 20  # of a longer one: intervals over single jobs know nothing of queues
+SHOWN = 2  # rows with pictures of their runs
 FEW_JOBS = 5  # in a block; fewer are warned of
 STRETCHED = f"{WHAT_HAPPENED}: workload.load stretches times; it had another load"
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
@@ -85,7 +89,10 @@ def main(cfg: DictConfig) -> None:
     record = launch.begin(FILES, assumed=advice.notes)
     write_advice(launch.folder, advice)
     if launch.config["page"]:
-        write_advice_page(launch.folder, advice, record)
+        processes = processes_of(launch.config["jobs"], cpu_count())
+        write_advice_page(
+            launch.folder, advice, record, seen_again(advice.shown, processes=processes)
+        )
     table_console().print(printed(advice))
     print()
     for sentence in advice.said:
@@ -139,11 +146,28 @@ def advise(
         [*rows, *past], aim=config["aim"], confidence=config["confidence"],
         left_out=[*left_out, *gone, *why], notes=notes,
     )  # fmt: skip
+    advice = replace(advice, shown=_shown(advice, rows, candidates))
     if mine is None:
         return advice
     work_s = float(jobs.duration_s[jobs.measured].mean())
     plays = playing(mine, overrides, ADVISE_ONLY, choices[_best_known(advice) or first])
     return _with_learned(advice, mine, rows, work_s, plays)
+
+
+def _shown(
+    advice: Advice, rows: Sequence[Played], candidates: Sequence[Candidate]
+) -> tuple[Again, ...]:
+    """The best two rows that a cluster can run, and how they are played once more."""
+    candidate_of = {each.name: each for each in candidates}
+    row_of = {row.name: row for row in rows if runnable(row)}
+    best = [row_of[name] for name in advice.frame["scheduler"] if name in row_of][:SHOWN]
+    return tuple(
+        Again(
+            row.name, partial(run_of, candidate_of[row.name]), float(row.draws["jct_mean_s"][0]),
+            row.seconds,
+        )
+        for row in best
+    )  # fmt: skip
 
 
 def _past(

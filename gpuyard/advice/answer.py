@@ -20,9 +20,10 @@ from gpuyard.advice.sentences import (
     sentences,
     settings,
 )
+from gpuyard.evaluation.again import Again, Seen
 from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
-from gpuyard.pages.sections import text_cell
+from gpuyard.pages.sections import jct_figure, looks, text_cell, use_figure
 from sim.files import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.report.run_folder import Record
@@ -54,6 +55,7 @@ class Advice:
     learned: Path | None = None  # weights of a policy for this cluster
     about_learned: str = ""  # a sentence on it: how it was learned, how it stands, why it is behind
     plays_learned: tuple[str, ...] = ()  # the commands that play it
+    shown: tuple[Again, ...] = ()  # the best rows that can be run, for pictures of their runs
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -287,8 +289,19 @@ BOUND_COLOUR, ROW_COLOUR = "#9aa5b1", "#2f7ebc"
 LINE_COLOUR = "#c46210"  # stands out from both, on a white and on a dark ground
 
 
-def write_advice_page(folder: Path, advice: Advice, record: Record) -> Path:
-    """Write the page beside the files of an answer, all of which are there."""
+def write_advice_page(
+    folder: Path, advice: Advice, record: Record, seen: Sequence[Seen] = ()
+) -> Path:
+    """Write the page beside the files of an answer, all of which are there.
+
+    `seen` are runs of some rows, which are shown whole.
+    """
+    look = looks([each.name for each in seen])
+    drawn: list[Table | Figure | None] = [
+        jct_figure({each.name: each.jct_s for each in seen}, look),
+        use_figure({each.name: each.timeline for each in seen}, look, of=""),
+        *(section for each in seen for section in each.sections),
+    ]
     said = [sentence.replace("`", "") for sentence in advice.said]
     answer = Table("The answer", ("in words",), tuple((Cell(each),) for each in said))
     page = Page(
@@ -296,7 +309,7 @@ def write_advice_page(folder: Path, advice: Advice, record: Record) -> Path:
         subtitle=said[0],
         facts=facts_of(record),
         assumed=(*advice.notes, *(f"left out: {words}" for words in advice.left_out)),
-        sections=(answer, _bars(advice), _table(advice)),
+        sections=(answer, _bars(advice), _table(advice), *(each for each in drawn if each)),
     )
     return write_page(folder, page)
 

@@ -3,7 +3,6 @@
 import logging
 import multiprocessing
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -34,6 +33,7 @@ from sim.jobs import JobTable
 from sim.protocols import Looping, Scheduler
 from sim.report.job_times import counted, given_up
 from sim.report.timeline import forlorn
+from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
@@ -106,7 +106,7 @@ def jobs_of(scenario: Scenario) -> tuple[JobTable, int]:
         GpuYardError: the workload cannot be read, or a job fits nowhere and may not be left out.
     """
     experiment = opened(scenario.setting)
-    jobs = experiment.whole() if scenario.part is None else experiment.window(scenario.part, 0)
+    jobs = experiment.window(scenario.part, 0)
     return without_misfits(jobs, experiment.world, leave_out=scenario.leave_out)
 
 
@@ -140,12 +140,8 @@ def play(candidate: Candidate) -> Played:
         stops_per_job=0.0, jobs=0, withdrawn=0, unserved=0, draws={}, seconds=0.0,
         role=candidate.contender.role, words=candidate.words,
     )  # fmt: skip
-    simulator = experiment.world.simulator(jobs)
-    warm_up(experiment.world, scheduler, compiled=not simulator.python_decides(scheduler))
-    began = time.perf_counter()
     try:
-        lines = None if sys.stderr.isatty() else Lines(simulator, candidate.name).tell
-        run = simulate(simulator, scheduler, experiment.seed, lines)
+        run = run_of(candidate)
     except GpuYardError as error:
         return replace(row, failed=str(error))
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
@@ -159,8 +155,23 @@ def play(candidate: Candidate) -> Played:
         withdrawn=int((jobs.measured & given_up(run)).sum()),
         unserved=unserved(jobs, counted(run)),
         draws=bootstrapped(finished_of_run(run, blocks, large), blocks.count),
-        seconds=time.perf_counter() - began,
+        seconds=run.loop_wall_s,
     )
+
+
+def run_of(candidate: Candidate) -> Run:
+    """The run of one row.
+
+    Raises:
+        GpuYardError: from the simulation.
+    """
+    scenario = candidate.scenario
+    experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
+    scheduler = scheduler_of(scenario.setting, candidate.contender)
+    simulator = experiment.world.simulator(jobs)
+    warm_up(experiment.world, scheduler, compiled=not simulator.python_decides(scheduler))
+    lines = None if sys.stderr.isatty() else Lines(simulator, candidate.name).tell
+    return simulate(simulator, scheduler, experiment.seed, lines)
 
 
 def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:

@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pandas as pd
 import yaml
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.again import Again, Seen, best_two, run_recorded, seen_again
 from gpuyard.evaluation.assumed import DURATIONS_UNKNOWN
 from gpuyard.launch.build import check_confidence, check_flags
 from gpuyard.launch.errors import CONF
@@ -56,7 +58,8 @@ class Given:
     said: Mapping[str, str]  # key -> value, without quotes
 
     @cached_property
-    def _config(self) -> Any:
+    def config(self) -> Any:
+        """The resolved configuration."""
         path = self.folder / CONFIG
         if not path.is_file():
             return {}
@@ -67,11 +70,11 @@ class Given:
     def world(self) -> dict[str, Any]:
         """The sections that make jobs, cluster and physics, without what columns tell."""
         columns = {name for name in COLUMNS if "." not in name}
-        return {key: self._config.get(key) for key in _shared_keys() - columns}
+        return {key: self.config.get(key) for key in _shared_keys() - columns}
 
     def value(self, key: str) -> str:
         """What held for a key, said or not; one value is one text, however it was said."""
-        at = self._config
+        at = self.config
         for name in key.lstrip("+").split("."):
             if not isinstance(at, dict) or name not in at:
                 return self.said.get(key, "")
@@ -125,17 +128,49 @@ def pooled_jct_s(results: Sequence[Found]) -> tuple[dict[str, FloatArray], dict[
     A curve is a scheduler and as much of its setting as differs between the results.
     """
     runs = [each for result in results for each in _times(result)]
-    settings = [_setting(labels) for labels, _ in runs]
-    differs = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
     parts: dict[str, list[FloatArray]] = {}
     lines: dict[str, Run] = {}
-    for (labels, times), setting in zip(runs, settings, strict=True):
-        words = [text for text, shown in zip(setting, differs, strict=True) if shown]
-        curve = ", ".join([labels.scheduler, *words])
+    for (labels, times), curve in zip(runs, _curves([labels for labels, _ in runs]), strict=True):
         parts.setdefault(curve, []).append(times)
         lines[curve] = (labels.scheduler, labels.role)
     joined = {name: np.concatenate(times) for name, times in parts.items()}
     return {name: times for name, times in joined.items() if len(times)}, lines
+
+
+def _curves(labels: Sequence[Labels]) -> list[str]:
+    """What each run's curve is called."""
+    settings = [_setting(each) for each in labels]
+    differs = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
+    return [
+        ", ".join([each.scheduler, *compress(setting, differs)])
+        for each, setting in zip(labels, settings, strict=True)
+    ]
+
+
+def _seen(results: Sequence[Found], ours: str | None) -> list[Seen]:
+    """A run of ours and one of its best rival, of one setting, played again."""
+    rows = [row for result in results for row in result.rows]
+    here = next(
+        (_setting(row.labels) for row in rows if row.labels.scheduler == ours),
+        _setting(rows[0].labels),
+    )
+    titles, found = iter(_curves([row.labels for row in rows])), defaultdict[str, list[Again]](list)
+    roles: dict[str, str] = {}
+    for result in results:
+        for row, name in zip(result.rows, result.plain, strict=True):
+            labels, title = row.labels, next(titles)
+            if _setting(labels) == here:
+                title = f"{title}, seed {labels.seed}, window {labels.window}"
+                then = replace(labels, scheduler=name)
+                play = partial(run_recorded, result.given.config, then, single=result.single)
+                found[labels.scheduler].append(Again.of(title, play, row.metrics))
+                roles[labels.scheduler] = labels.role
+
+    def mean_s(name: str) -> float:
+        return float(np.nan_to_num(np.mean([each.jct_mean_s for each in found[name]]), nan=np.inf))
+
+    best = best_two({name: roles[name] for name in sorted(roles, key=mean_s)}, ours)
+    return seen_again([found[name][0] for name in best], processes=1)
 
 
 def _recorded(top: Path) -> list[Path]:
@@ -343,9 +378,12 @@ def main(cfg: DictConfig) -> None:
         from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
 
         record = replace(launch.record, assumed=assumed)
+        seen = _seen(results, ours)
         write_comparison_page(
             launch.folder, rows, record, ours=ours, confidence=confidence, jct_s=curves,
+            timelines={each.name: each.timeline for each in seen}, timelines_of="",
             first=sweep_sections(rows, confidence=confidence),
+            more=[section for each in seen for section in each.sections],
         )  # fmt: skip
     table_console().print(tables)
     print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")

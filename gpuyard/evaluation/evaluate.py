@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from joblib import cpu_count
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.again import NOT_A_RESULT, Again, Seen, best_two, seen_again
 from gpuyard.evaluation.assumed import warn_of_idle_words
 from gpuyard.evaluation.lineup import lineup_of, without_limits
 from gpuyard.evaluation.task import (
@@ -22,13 +25,16 @@ from gpuyard.evaluation.task import (
     distinct,
     ours_of,
     outcomes_of,
+    run_of,
     setting_text,
+    task_labels,
     warn_of_task,
     windows_played,
 )
 from gpuyard.launch.build import check_confidence, check_count, check_flags
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
+from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import RunCount, table_console
 from sim.arrays import FloatArray
 from sim.files import FIRST_ROLES, run_names, with_windows, write_atomically
@@ -71,7 +77,8 @@ def main(cfg: DictConfig) -> None:
             write_rivals(launch.folder, outcomes, ours=ours, part=part, confidence=confidence)
         )
     if config["page"]:
-        write_evaluation_page(launch.folder, outcomes, record, config, ours=ours)
+        seen = _seen(outcomes, tasks, ours, processes_of(config["jobs"], cpu_count()))
+        write_evaluation_page(launch.folder, outcomes, record, config, ours=ours, seen=seen)
     log.info("metrics.json holds the means over windows of %s", focus)
     print(f"results in {launch.folder}")
 
@@ -118,7 +125,6 @@ RESULT_FILES = (
     *HEADLINE_FILES,
 )  # fmt: skip
 MOST_CURVES = 12  # of the distribution figure
-NOT_A_RESULT = ("global_queue", "reference")  # lines to compare with
 ALWAYS_DRAWN = ("ours", "published", "linear_score", "ablation")
 
 Ranked = dict[str, list[Outcome]]  # name -> runs, by window
@@ -180,8 +186,9 @@ def write_evaluation_page(
     config: Mapping[str, Any],
     *,
     ours: str | None,
+    seen: Sequence[Seen] = (),
 ) -> None:
-    """Write report.html: tables, distributions, use and queue, the policy's learning curve."""
+    """Write report.html: tables, distributions, use, `seen` runs, the policy's learning curve."""
     from gpuyard.pages.comparison_page import curve_of_checkpoint, write_comparison_page
 
     ranked = _ranked(outcomes)
@@ -193,8 +200,31 @@ def write_evaluation_page(
         confidence=config["confidence"],
         jct_s={name: _pooled_jct_s(found) for name, found in ranked.items()},
         timelines={name: ranked[name][0].timeline for name in _one_a_role(ranked)},
-        more=curve_of_checkpoint(config["checkpoint"]),
+        more=[
+            *(section for each in seen for section in each.sections),
+            *curve_of_checkpoint(config["checkpoint"]),
+        ],
     )
+
+
+def _seen(
+    outcomes: Sequence[Outcome], tasks: Sequence[Task], ours: str | None, processes: int
+) -> list[Seen]:
+    """Window 0 of ours and its best rival, or of the best two, played again."""
+    ranked = _ranked(outcomes)
+    first = None if ours is None else _fewest_agents(ranked, ours)
+    task_of = {
+        (labels.scheduler, labels.agents): task
+        for task in tasks
+        if task.window == 0
+        for labels in [task_labels(task)]
+    }
+    found = []
+    for name in best_two(_roles(ranked), first):
+        row = ranked[name][0].row
+        play = partial(run_of, task_of[row.labels.scheduler, row.labels.agents])
+        found.append(Again.of(f"{name}, window 0", play, row.metrics))
+    return seen_again(found, processes=processes)
 
 
 def _ranked(outcomes: Sequence[Outcome]) -> Ranked:

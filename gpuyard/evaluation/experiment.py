@@ -73,8 +73,10 @@ class Experiment:
         """The whole workload."""
         return self._placeable(self.workload.whole(setting=self.setting, seed=self.seed))
 
-    def window(self, part: str, index: int) -> JobTable:
-        """One window of a part."""
+    def window(self, part: str | None, index: int) -> JobTable:
+        """One window of a part; where that is None, the whole workload."""
+        if part is None:
+            return self.whole()
         return self._placeable(
             self.workload.window(part=part, index=index, setting=self.setting, seed=self.seed)
         )
@@ -91,9 +93,9 @@ class Experiment:
             return None
         return self.workload.kept(part=part, setting=self.setting)
 
-    def stretch(self, part: str, window: int) -> int | None:
+    def stretch(self, part: str | None, window: int) -> int | None:
         """The stretch of time that a window shares with others; None where it is its own."""
-        stretches = self.stretches(part)
+        stretches = None if part is None else self.stretches(part)
         return None if stretches is None else stretches.stretch(window)
 
     def _placeable(self, jobs: JobTable) -> JobTable:

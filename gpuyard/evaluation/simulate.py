@@ -34,7 +34,8 @@ from gpuyard.launch.build import check_checkpoint, check_count, check_flags, che
 from gpuyard.launch.errors import ConfigError, instead, refuse_unread_additions
 from gpuyard.launch.start import Launch, as_typed, program, start
 from gpuyard.launch.terminal import run_with_progress
-from gpuyard.pages.page import write_page
+from gpuyard.pages.comparison_page import curve_of_checkpoint
+from gpuyard.pages.page import Figure, Table, write_page
 from gpuyard.pages.run_page import run_page
 from gpuyard.pages.sections import table_of_rows
 from sim.arrays import IntArray
@@ -128,13 +129,14 @@ def _write(
     metrics = summarise(run)
     write_outputs(launch.folder, run, launch.config)
     write_run(launch.folder, run, metrics, record)
-    more = []
+    more: list[Table | Figure] = []
     if found is not None:
         found.write(launch.folder)
         title, rows = f"Why job {found.job_id} waited", found.record()["rows"]
         note = "A row is an event, or consecutive decisions with one reason; explain.csv has all."
         more = [table_of_rows(title, rows, note=note)]
     if launch.config["page"]:
+        more += curve_of_checkpoint(launch.config["scheduler"].get("checkpoint"))
         write_page(launch.folder, run_page(run, metrics, record, more=more))
     return metrics
 
@@ -147,7 +149,7 @@ def _jobs(
         raise ConfigError(
             f"window is {window} but part is null; add part=test (or train, validation)"
         )
-    jobs = experiment.whole() if part is None else experiment.window(part, window)
+    jobs = experiment.window(part, window)
     if asked is not None:
         row_of(jobs.job_id, str(asked))
     return jobs

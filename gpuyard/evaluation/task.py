@@ -60,7 +60,7 @@ class Task:
 
     setting: str  # JSON of the resolved configuration
     contender: Contender
-    part: str
+    part: str | None  # None: the whole workload
     window: int
 
 
@@ -103,17 +103,24 @@ def run_task(task: Task) -> Outcome:
         GpuYardError: from the simulation; the message begins with scheduler and window.
     """
     labels = task_labels(task)
-    experiment = opened(task.setting)
-    jobs = _window(task.setting, task.part, task.window)
     try:
-        simulator = experiment.simulator(jobs)
-        compiled = not simulator.python_decides(scheduler_of(task.setting, task.contender))
-        scheduler = _warm_scheduler(task.setting, task.contender, compiled)
-        run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
-        return outcome_of(_in_time(labels, task), run)
+        return outcome_of(_in_time(labels, task), run_of(task))
     except GpuYardError as error:
         place = f"{labels.scheduler}, {task.part} window {task.window}"
         raise GpuYardError(f"{place}: {error}") from None
+
+
+def run_of(task: Task) -> Run:
+    """The run of a task, whole.
+
+    Raises:
+        GpuYardError: from the simulation.
+    """
+    experiment = opened(task.setting)
+    simulator = experiment.simulator(_window(task.setting, task.part, task.window))
+    compiled = not simulator.python_decides(scheduler_of(task.setting, task.contender))
+    scheduler = _warm_scheduler(task.setting, task.contender, compiled)
+    return simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
 
 
 def assumed_of(setting: str, tasks: Sequence[Task] = ()) -> tuple[str, ...]:
@@ -248,7 +255,7 @@ MOST_TOGETHER = 20  # a stop loses these; a pass for 20 takes a third longer tha
 
 
 @lru_cache(maxsize=2 * MOST_TOGETHER)
-def _window(setting: str, part: str, index: int) -> JobTable:
+def _window(setting: str, part: str | None, index: int) -> JobTable:
     return opened(setting).window(part, index)
 
 

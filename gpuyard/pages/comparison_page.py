@@ -4,13 +4,24 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpuyard.pages.page import Figure, Page, Table, facts_of, label, numbers, write_page
+from gpuyard.pages.page import (
+    Figure,
+    Page,
+    Table,
+    facts_of,
+    label,
+    numbers,
+    sections_of,
+    write_page,
+)
 from gpuyard.pages.sections import (
+    BEST_OF_ROLES,
     Look,
     comparison_tables,
     csv_table,
@@ -25,7 +36,7 @@ from gpuyard.pages.sections import (
     use_figure,
 )
 from sim.arrays import FloatArray
-from sim.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv, with_windows
+from sim.files import LABEL_COLUMNS, ComparisonRow, physics_words, read_comparison_csv, with_windows
 from sim.report.comparison_report import (
     LinePoint,
     Sweep,
@@ -44,7 +55,7 @@ TIMELINE = ("time_s", "gpu_util_frac", "queue_jobs")
 OPENED = 3  # settings that are not folded
 COMPARISON, CURVE = "comparison.csv", "learning_curve.csv"
 PLAYED = "curve.csv"  # of a search by playing
-CURVES = "curves.json"  # of a reproduction
+CURVES, VIEWS = "curves.json", "views.json"  # of a reproduction
 RESULT = "page.md"  # of a reproduction: the tables of its page of results
 
 
@@ -57,6 +68,7 @@ def write_comparison_page(
     confidence: float,
     jct_s: Mapping[str, FloatArray] | None = None,
     timelines: Mapping[str, Timeline] | None = None,
+    timelines_of: str = BEST_OF_ROLES,
     first: Sequence[Table | Figure] = (),
     more: Sequence[Table | Figure] = (),
     figures_opened: int | None = None,
@@ -71,6 +83,7 @@ def write_comparison_page(
         confidence: of the intervals.
         jct_s: curve -> completion times (n,) without NaN.
         timelines: curve -> use and queue over time.
+        timelines_of: a sentence on whose they are.
         first: sections above the comparison, which is folded then and stands below the figures.
         more: sections at the end.
         figures_opened: settings whose figure is not folded; None: as many as tables.
@@ -82,7 +95,7 @@ def write_comparison_page(
     tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
     shown = opened if figures_opened is None else figures_opened
     means = _standings(settings, confidence, shown)
-    drawn = [jct_figure(times, look), use_figure(lines, look)]
+    drawn = [jct_figure(times, look), use_figure(lines, look, of=timelines_of)]
     found: list[Table | Figure | None] = [
         *first,
         *([*drawn, *means, *tables] if first else [*tables, *means, *drawn]),
@@ -92,7 +105,7 @@ def write_comparison_page(
         title=_title(settings, record),
         subtitle=_subtitle(settings, rows),
         facts=facts_of(record, seeds=[row.labels.seed for row in rows]),
-        assumed=record.assumed,
+        assumed=(*record.assumed, *_shared_physics(rows)),
         sections=tuple(section for section in found if section is not None),
     )
     return write_page(folder, page)
@@ -108,12 +121,12 @@ def write_folder_page(
     that is there.
     """
     compared = _is_of_schedulers(folder / COMPARISON)
-    drawn = {CURVE, PLAYED, *([COMPARISON] if compared else [])}
+    shown = {CURVE, PLAYED, *([COMPARISON] if compared else [])}
     result = markdown_tables(folder / RESULT, "Result")  # it comes first; the others are folded
     tables = [
         csv_table(path, path.stem.replace("_", " ").capitalize(), opened=not result)
         for path in sorted(folder.glob("*.csv"))
-        if path.name not in drawn
+        if path.name not in shown
     ]
     found: list[Table | Figure] = [*filter(None, tables), *curve_of(folder, "")]
     # A program may have learned more since it began.
@@ -132,9 +145,13 @@ def write_folder_page(
         (row.labels.scheduler for row in rows if row.labels.role == "ours"), None
     )
     known = {row.labels.scheduler for row in rows}
+    views = folder / VIEWS
+    drawn: list[Table | Figure] = [*_curve_figures(folder)]
+    if views.is_file():
+        drawn += sections_of(views.read_text(encoding="utf-8"))
     return write_comparison_page(
         folder, rows, named, ours=ours if ours in known else None,
-        confidence=config["confidence"], first=[*(result or found), *_curve_figures(folder)],
+        confidence=config["confidence"], first=[*(result or found), *drawn],
         more=found if result else (),
         figures_opened=OPENED + 1,
     )  # fmt: skip
@@ -209,6 +226,12 @@ def _standings(settings: Sequence[Setting], confidence: float, opened: int) -> l
     return figures
 
 
+def _shared_physics(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Physics and load that all runs share; titles of tables tell the others."""
+    words = [physics_words(row.labels.physics, row.labels.load) for row in rows]
+    return [each for each in words[0] if all(each in others for others in words)]
+
+
 def _title(settings: Sequence[Setting], record: Record) -> str:
     schedulers = len({each.scheduler for setting in settings for each in setting.standings})
     words = "schedulers" if schedulers != 1 else "scheduler"
@@ -231,9 +254,9 @@ BAND = 0.13  # opacity of an interval
 def sweep_sections(
     rows: Sequence[ComparisonRow], *, confidence: float
 ) -> tuple[Table | Figure, ...]:
-    """The table of a terminal, schedulers down and swept values across, and the same as lines.
+    """The table of a terminal, schedulers down and swept values across, and the same drawn.
 
-    Nothing where nothing was swept; no lines where no number was.
+    Nothing where nothing was swept.
     """
     sweep = sweep_of(standings(beside_agents(rows), ours=None, confidence=confidence))
     if sweep is None:
@@ -250,20 +273,42 @@ def _figure(sweep: Sweep, confidence: float) -> Figure | None:
     found = lines_of(sweep)
     if found is None:
         return None
-    key, lines = found
-    look = looks([", ".join(line) for line in lines])
+    look = looks([", ".join(line) for line in found.points])
     data: list[dict[str, Any]] = []
-    for line, points in lines.items():
+    for at, (line, points) in enumerate(found.points.items()):
         name = ", ".join(line)
-        data += _line(name, points, look[name], sweep.unit.name)
-    spread = any(trace.get("fill") for trace in data)
+        draw = partial(_points, words=found.words, aside=found.apart(at)) if found.words else _line
+        data += draw(name, points, look[name], sweep.unit.name)
+    spread = any("fill" in trace or "error_y" in trace for trace in data)
+    ticks = {"tickvals": list(range(len(found.words))), "ticktext": [*map(label, found.words)]}
     layout = {
-        "xaxis": {"title": {"text": label(key)}},
+        "xaxis": {"title": {"text": label(found.key)}, **(ticks if found.words else {})},
         "yaxis": {"title": {"text": f"mean JCT [{sweep.unit.name}]"}, "rangemode": "tozero"},
         "showlegend": True,
     }
-    note = f"Lower is better. Bands: {confidence:.0%} intervals." if spread else "Lower is better."
-    return Figure(f"Mean JCT over {key}", data, layout, note)
+    drawn = "Lines" if found.words else "Bands"
+    note = "Lower is better." + f" {drawn}: {confidence:.0%} intervals." * spread
+    return Figure(f"Mean JCT over {found.key}", data, layout, note)
+
+
+def _points(
+    name: str, points: Sequence[LinePoint], look: Look, unit: str, *,
+    words: Sequence[str], aside: float,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Points over words, and their intervals where there are some."""
+    x, centre, low, high = np.array(points).T
+    trace = {
+        "type": "scatter", "mode": "markers", "name": label(name), "x": numbers(x + aside),
+        "y": numbers(centre), "marker": {"size": 9, "color": look["color"]},
+        "customdata": [label(words[int(at)]) for at in x],
+        "hovertemplate": f"%{{customdata}}: %{{y:.4g}} {unit}",
+    }  # fmt: skip
+    if np.isfinite(low).any() and np.any(low < high):
+        trace["error_y"] = {
+            "type": "data", "symmetric": False, "array": numbers(np.nan_to_num(high - centre)),
+            "arrayminus": numbers(np.nan_to_num(centre - low)), "color": look["color"],
+        }  # fmt: skip
+    return [trace]
 
 
 def _line(name: str, points: Sequence[LinePoint], look: Look, unit: str) -> list[dict[str, Any]]:

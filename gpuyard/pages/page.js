@@ -23,8 +23,13 @@
     return `${name.slice(0, at)}<br>${name.slice(at)}`;
   }
 
+  function middle(name) { // left out where it is long; an escaped character counts as one
+    const signs = name.match(/&\w+;|./gu) || [];
+    return signs.length > 18 ? [...signs.slice(0, 9), "…", ...signs.slice(-8)].join("") : name;
+  }
+
   function short(names) { // those that cutting would make alike stay whole
-    const cut = names.map((t) => (t.length > 18 ? t.slice(0, 9) + "…" + t.slice(-8) : t));
+    const cut = names.map(middle);
     return cut.map((t, at) => (cut.indexOf(t) === cut.lastIndexOf(t) ? t : halves(names[at])));
   }
 

@@ -5,8 +5,8 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,6 +84,24 @@ class Page:
     facts: tuple[tuple[str, str], ...] = ()  # (name, text): what was asked
     assumed: tuple[str, ...] = ()
     sections: tuple[Table | Figure, ...] = ()
+
+
+def sections_json(sections: Sequence[Table | Figure]) -> str:
+    """Sections for a file, from which another program makes its page (`sections_of`)."""
+    return json.dumps([asdict(section) for section in sections], allow_nan=False)
+
+
+def sections_of(text: str) -> list[Table | Figure]:
+    """The sections that `sections_json` wrote."""
+    found: list[Table | Figure] = []
+    for each in json.loads(text):
+        if "headers" in each:
+            rows = tuple(tuple(Cell(**cell) for cell in row) for row in each.pop("rows"))
+            found.append(Table(headers=tuple(each.pop("headers")), rows=rows, **each))
+        else:
+            slider = each.pop("slider")
+            found.append(Figure(slider=None if slider is None else Slider(**slider), **each))
+    return found
 
 
 def write_page(folder: Path, page: Page) -> Path:

@@ -47,10 +47,7 @@ def run_page(
     found = [
         jct_figure({name: times_s}, look),
         use_figure({name: timeline_of(run, bins=TIMELINE_BINS)}, look),
-        *gantt_figures(run),
-        waits_table(run),
-        *more,
-        tree_figure(run),
+        *run_views(run, more=more),
         metrics_table({**metrics, "decides": run.decides}),
     ]
     return Page(
@@ -65,6 +62,12 @@ def run_page(
         assumed=(*record.assumed, *physics),
         sections=tuple(section for section in found if section is not None),
     )
+
+
+def run_views(run: Run, *, more: Sequence[Table | Figure] = ()) -> list[Table | Figure]:
+    """Who was where when, why jobs waited, `more` on that, and the tree over time."""
+    found = [*gantt_figures(run), waits_table(run), *more, tree_figure(run)]
+    return [section for section in found if section is not None]
 
 
 def _tiles(metrics: Mapping[str, float | int]) -> tuple[tuple[str, str], ...]:
@@ -116,7 +119,7 @@ def waits_table(run: Run) -> Table | None:
         jobs, hours = len(np.unique(waits.job[mine & (total_s > 0)])), sum_s / HOUR_S
         rows.append((
             Cell(name), Cell(f"{jobs:,}", jobs), Cell(f"{hours:,.1f}", hours),
-            *(Cell("-" if math.isnan(x) else f"{x * PERCENT:.0f} %", x) for x in shares),
+            *(Cell("-") if math.isnan(x) else Cell(f"{x * PERCENT:.0f} %", x) for x in shares),
         ))  # fmt: skip
     headers = ("GPUs asked for", "jobs that waited", "hours in all", *causes)
     return Table("Why jobs waited", headers, tuple(rows), NOTE_OF_WAITS)

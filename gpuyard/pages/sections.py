@@ -214,8 +214,16 @@ def _curve(times_s: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.quantile(times_s, share), share
 
 
-def use_figure(timelines: Mapping[str, Timeline], look: Mapping[str, Look]) -> Figure | None:
-    """Use of GPUs above the waiting jobs, over time; None without a timeline."""
+BEST_OF_ROLES = "Window 0, the best scheduler of each role."
+
+
+def use_figure(
+    timelines: Mapping[str, Timeline], look: Mapping[str, Look], *, of: str = BEST_OF_ROLES
+) -> Figure | None:
+    """Use of GPUs above the waiting jobs, over time; None without a timeline.
+
+    `of` says whose they are where there are several.
+    """
     if not timelines:
         return None
     length_s = max(float(each.time_s.max(initial=0.0)) for each in timelines.values())
@@ -245,7 +253,7 @@ def use_figure(timelines: Mapping[str, Timeline], look: Mapping[str, Look]) -> F
     bins = max(len(each.time_s) for each in timelines.values())
     note = f"Means over {bins} bins of equal length."
     if len(timelines) > 1:
-        note += " Window 0, the best scheduler of each role."
+        note = f"{note} {of}".strip()
     return Figure("Use and queue over time", data, layout, note)
 
 

@@ -22,7 +22,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each, write_page
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of
-from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
+from gpuyard.reproduction.runs import PARTS, run_all, write_drawn, write_frame
 from sim.arrays import FloatArray
 from sim.errors import override
 from sim.files import ComparisonRow, write_comparison_csv
@@ -86,7 +86,7 @@ def run(launch: Launch) -> None:
     planned = _planned(launch, arms, trained, words)
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     labelled = [_named(run, row) for run, row in zip(planned, rows, strict=True)]
-    write_curves(launch.folder, zip(planned, labelled, strict=True))
+    write_drawn(launch, zip(planned, labelled, strict=True))
     report = write_report(
         launch.folder, labelled, trained, title=str(node["title"]), whole=str(node["whole"]),
         confidence=launch.config["confidence"],

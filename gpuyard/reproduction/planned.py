@@ -343,7 +343,8 @@ def part_name(task: Task) -> str:
     16 MiB by its path and size, a folder by its files; the program's own code does not count.
     """
     contender = task.contender
-    texts = [task.setting, contender.composition, contender.name or "", task.part, str(task.window)]
+    named = (contender.name or "", task.part or "", str(task.window))
+    texts = [task.setting, contender.composition, *named]
     files = sorted({*_files_named(task.setting), *_files_named(contender.composition)})
     digest = hashlib.sha256("\n".join([*texts, *files]).encode()).hexdigest()
     return f"{digest[:32]}.json"

@@ -28,7 +28,7 @@ from gpuyard.reproduction.node import PAGE_FILE as TABLES
 from gpuyard.reproduction.node import Reproduction, asked, put_into, reproduction_of, titles
 from gpuyard.reproduction.planned import PROGRAM, Cell, Planned, cells_of, planned_of
 from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
-from gpuyard.reproduction.runs import PARTS, run_missing, write_curves
+from gpuyard.reproduction.runs import PARTS, run_missing, write_drawn
 from sim.errors import GpuYardError
 from sim.files import ComparisonRow
 from sim.report.headline import headline_cells, write_headline
@@ -113,7 +113,7 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = lambda cell: c
             for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
     lacking = f"{len(failures)} of {len(planned)} runs failed and are in no table: {FAILURES}."
     table_console().print(_written(launch, found, done, ours, lacking * bool(failures)))
-    write_curves(launch.folder, done)
+    write_drawn(launch, done)
     print(f"results in {launch.folder}")
 
 

@@ -18,12 +18,14 @@ import numpy as np
 import pandas as pd
 from joblib import cpu_count
 
-from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch
+from gpuyard.evaluation.again import Again, best_two, seen_again
+from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch, run_of
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import Launch
 from gpuyard.launch.sweeps import in_processes, processes_of, run_program
 from gpuyard.launch.terminal import RunCount
-from gpuyard.pages.comparison_page import CURVES
-from gpuyard.pages.page import numbers
+from gpuyard.pages.comparison_page import CURVES, VIEWS
+from gpuyard.pages.page import numbers, sections_json
 from gpuyard.reproduction.planned import Planned
 from sim.errors import GpuYardError, override
 from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
@@ -219,10 +221,35 @@ def curves_of(outcome: Outcome) -> dict[str, Any]:
     return found
 
 
-def write_curves(folder: Path, done: Iterable[tuple[Planned, ComparisonRow]]) -> None:
-    """Write curves.json: setting by setting, so many schedulers' curves, windows pooled."""
+def write_drawn(launch: Launch, done: Iterable[tuple[Planned, ComparisonRow]]) -> None:
+    """Write what the page draws: curves.json, and views.json where there is to be a page."""
+    settings = _settings(done)
+    _write_curves(launch.folder, settings)
+    if launch.config["page"] and settings:
+        title, runs = next(iter(settings.items()))
+        _write_views(launch, title, runs)
+
+
+def _write_views(
+    launch: Launch, title: str, runs: Mapping[str, list[tuple[Planned, ComparisonRow]]]
+) -> None:
+    """Window 0 of ours and its best rival in one setting, played again and shown whole."""
+    roles = {name: runs[name][0][1].labels.role for name in _shown(runs)}
+    ours = next((name for name, role in roles.items() if role == "ours"), None)
+    again = []
+    for name in best_two(roles, ours):
+        planned, row = min(runs[name], key=lambda run: run[1].labels.window)
+        where = f"{name}, {title}, window {row.labels.window}"
+        again.append(Again.of(where, partial(run_of, planned.task), row.metrics))
+    seen = seen_again(again, processes=processes_of(launch.config["jobs"], cpu_count()))
+    text = sections_json([section for each in seen for section in each.sections])
+    write_atomically(launch.folder / VIEWS, text.encode())
+
+
+def _write_curves(folder: Path, found: Curves) -> None:
+    """Setting by setting, so many schedulers' curves, windows pooled."""
     settings = []
-    for title, runs in _settings(done).items():
+    for title, runs in found.items():
         curves = [_pooled(folder, name, runs[name]) for name in _shown(runs)]
         kept = [each for each in curves if each["jct_s"]]
         settings.append({"title": title, "of": len(runs), "curves": kept})
@@ -248,7 +275,7 @@ def _settings(done: Iterable[tuple[Planned, ComparisonRow]]) -> Curves:
     return found
 
 
-def _shown(runs: dict[str, list[tuple[Planned, ComparisonRow]]]) -> list[str]:
+def _shown(runs: Mapping[str, list[tuple[Planned, ComparisonRow]]]) -> list[str]:
     """The best of each role that counts, then the best others, all by mean JCT.
 
     Who ran fewer windows than others comes after them: its mean is over other jobs.

@@ -31,7 +31,7 @@ from gpuyard.reproduction.node import (
     reproduction_of,
 )
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of, policies_of, with_policies
-from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
+from gpuyard.reproduction.runs import PARTS, run_all, write_drawn, write_frame
 from gpuyard.training.topdrl_training import bars
 from sim.errors import override
 from sim.files import ComparisonRow, write_atomically, write_comparison_csv
@@ -72,7 +72,7 @@ def run(launch: Launch) -> None:
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"], play=_play)
     done = [(each, replace(row, labels=each.labelled(row.labels)))
             for each, row in zip(planned, rows, strict=True)]  # fmt: skip
-    write_curves(launch.folder, done)
+    write_drawn(launch, done)
     text = write_report(
         launch.folder, [(each.cell, row) for each, row in done], node,
         ours=str(launch.config["ours"]), confidence=confidence,

@@ -154,20 +154,36 @@ def sweep_table(sweep: Sweep) -> Table:
 
 
 MOST_LINES = 14
+BESIDE = 0.5  # of the way from one word to the next is taken by its points
 
 
 Line = tuple[str, ...]  # a scheduler, and a value of each key but the one that is drawn over
 LinePoint = tuple[float, float, float, float]  # the number, mean JCT in the unit, its interval
 
 
-def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
-    """What is drawn over a number that was swept: its key, and the points of each line, ascending.
+@dataclass(frozen=True)
+class Lines:
+    """What is drawn over a key that was swept."""
 
-    None where no number was swept, or there are more lines than can be told apart.
+    key: str
+    words: tuple[str, ...]  # its values at 0, 1, ... where they are no numbers; else empty
+    points: Mapping[Line, list[LinePoint]]  # ascending
+
+    def apart(self, at: int) -> float:
+        """How far line `at` is drawn beside its words, so that points do not hide each other."""
+        count = len(self.points)
+        return BESIDE * ((at + 0.5) / count - 0.5) if self.words else 0.0
+
+
+def lines_of(sweep: Sweep) -> Lines | None:
+    """A line a scheduler over the first number that was swept, else over the first key.
+
+    None where there are more lines than can be told apart.
     """
-    found = sweep.numbers()
+    found, words = sweep.numbers(), tuple[str, ...]()
     if found is None:
-        return None
+        words = tuple(dict.fromkeys(point[0] for point in sweep.points))
+        found = 0, tuple(float(words.index(point[0])) for point in sweep.points)
     place, numbers = found
     lines: dict[Line, list[LinePoint]] = {}
     length_s = sweep.unit.length_s
@@ -180,27 +196,36 @@ def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
                 lines.setdefault(rest, []).append((number, centre, low, high))
     if len(lines) > MOST_LINES:
         return None
-    return sweep.keys[place], {line: sorted(points) for line, points in lines.items()}
+    return Lines(sweep.keys[place], words, {line: sorted(each) for line, each in lines.items()})
 
 
 def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
     """Draw a line a scheduler (and a value of what else was swept), with intervals, as PNG.
 
-    Returns whether there was a number to draw over, and no more lines than can be told apart.
+    Over words, such as topologies, points instead of lines. Returns whether there are no more
+    lines than can be told apart.
     """
     found = lines_of(sweep)
     if found is None:
         return False
-    key, lines = found
+    lines = found.points
     figure = new_figure(8.0, 4.6 + 0.2 * len(lines))
     axes = figure.subplots()
     look = looks({", ".join(rest): (rest[0], sweep.roles[rest[0]]) for rest in lines})
-    for rest, values in lines.items():
+    for at, (rest, values) in enumerate(lines.items()):
         x, centre, low, high = np.array(values).T
         name = ", ".join(rest)
+        if found.words:
+            ends = np.nan_to_num([centre - low, high - centre])
+            mark = {"fmt": "o", "markersize": 5, "color": look[name]["color"], "label": name}
+            axes.errorbar(x + found.apart(at), centre, ends, **mark)
+            continue
         axes.plot(x, centre, marker="o", markersize=4, label=name, **look[name])
         axes.fill_between(x, low, high, color=look[name]["color"], alpha=0.12, linewidth=0)
-    axes.set_xlabel(key)
+    if found.words:
+        axes.set_xticks(range(len(found.words)), found.words)
+        axes.set_ylim(bottom=0.0)
+    axes.set_xlabel(found.key)
     axes.set_ylabel(f"mean JCT [{sweep.unit.name}]")
     heading(axes, "Lower is better")
     tidy(axes, grid="both")
@@ -228,8 +253,7 @@ def write_comparison(
 
     Bars that are too many for a page are left out.
 
-    Of a sweep that is one table, which is also the first of comparison.md, and sweep.png has its
-    lines where a number was swept.
+    Of a sweep that is one table, which is also the first of comparison.md, and sweep.png draws it.
 
     Raises:
         ReportError: no rows, doubled rows, or `ours` is in none of them.

@@ -2,17 +2,21 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+from gpuyard.evaluation.again import Again, seen_again
 from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page, write_folder_page
-from gpuyard.pages.page import write_page
+from gpuyard.pages.page import sections_json, write_page
 from gpuyard.pages.run_page import run_page as page_of_run
+from gpuyard.pages.run_page import run_views
 from gpuyard.pages.sections import table_of_rows
 from sim.files import ComparisonRow, Labels, write_comparison_csv
 from sim.report.run_folder import collect_record, write_record
 from sim.report.summary import summarise
+from sim.run import Run
 from tests.report import run_builder
 from tests.report.conftest import labels as labels_of
 
@@ -85,8 +89,8 @@ def run_page(run, record, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def comparison_page(record, tmp_path_factory):
-    """report.html of three schedulers on five windows, with distributions."""
+def comparison_page(run, record, tmp_path_factory):
+    """report.html of three schedulers on five windows, with distributions and two runs."""
     rng = np.random.default_rng(1)
     rows, times_s = [], {}
     for name, hours, role in (("sjf", 5.0, "composite"), (MARKUP, 12.0, "published"),
@@ -98,14 +102,21 @@ def comparison_page(record, tmp_path_factory):
                        "gpu_util_frac": 0.7, "jobs_unfinished": 0}  # fmt: skip
             rows.append(ComparisonRow(labels(name, role=role, window=window), metrics))
     folder = tmp_path_factory.mktemp("comparison page")
+    mean_s = summarise(run)["jct_mean_s"]
+    again = [Again(name, partial(get_run, run), mean_s, 0.1) for name in ("marl", MARKUP)]
+    seen = seen_again(again, processes=1)
     return write_comparison_page(
         folder, rows, replace(record, program="evaluate"), ours="marl", confidence=0.95,
-        jct_s=times_s,
+        jct_s=times_s, more=[section for each in seen for section in each.sections],
     )  # fmt: skip
 
 
+def get_run(run: Run) -> Run:
+    return run
+
+
 @pytest.fixture(scope="session")
-def reproduction_page(record, tmp_path_factory):
+def reproduction_page(run, record, tmp_path_factory):
     """report.html of two schedulers in two cells, with the curves that a reproduction keeps."""
     rng = np.random.default_rng(3)
     folder, names = tmp_path_factory.mktemp("reproduction page"), ("sjf", MARKUP)
@@ -125,6 +136,7 @@ def reproduction_page(record, tmp_path_factory):
     (folder / "curves.json").write_text(
         json.dumps([{"title": title, "curves": curves} for title in ("one", "two")])
     )
+    (folder / "views.json").write_text(sections_json(run_views(run)))
     (folder / "page.md").write_text("| mean JCT | one |\n| :-- | --: |\n| sjf | 1.5 |\n")
     write_record(folder, replace(record, program="reproduce"))
     return write_folder_page(folder, record, {"confidence": 0.95}, title="A table of a paper")

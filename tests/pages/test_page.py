@@ -1,6 +1,8 @@
 """What pages hold, without a browser: sections, escaped names, aggregation that is told."""
 
+import html
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,14 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuyard.pages.comparison_page import curve_of_checkpoint
+from gpuyard.evaluation.again import Again, seen_again
+from gpuyard.pages.comparison_page import curve_of_checkpoint, sweep_sections
 from gpuyard.pages.gantt import bars_of, gantt_figures
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.run_page import tree_figure
 from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, looks, table_of_rows
 from gpuyard.pages.sections import text_cell as cell_of
-from sim.run import Kind
-from tests.pages.conftest import in_turn
+from sim.errors import GpuYardError
+from sim.files import ComparisonRow
+from sim.report.summary import summarise
+from sim.run import Kind, Run
+from tests.pages.conftest import MARKUP, in_turn, labels
 from tests.scripts.conftest import TRACE, call
 
 MIB = 1 << 20
@@ -161,7 +167,41 @@ def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
     assert [trace["name"] for trace in figure["data"]] == ["ours", "composite", "published"]
     assert min(figure["data"][0]["error_x"]["array"]) > 0
     headings = re.findall(r"<summary><h2>(.*?)</h2>", comparison_page.read_text(encoding="utf-8"))
-    assert headings and " over " not in "".join(headings)  # it is no sweep
+    views = ["Jobs by server", "Why jobs waited", "The cluster over time"]
+    shown = [f"{each}: {name}" for name in ("marl", MARKUP) for each in views]
+    assert [html.unescape(each) for each in headings[-6:]] == shown
+    assert " over " not in "".join(headings[:-6])  # it is no sweep
+    folded = re.findall(r"<details [^>]*?(open)?>", comparison_page.read_text(encoding="utf-8"))
+    assert folded[-6:] == ["open"] * 3 + [""] * 3
+
+
+def test_a_run_is_not_drawn_where_it_fails_differs_or_takes_too_long(run, caplog):
+    mean_s = summarise(run)["jct_mean_s"]
+
+    def fails() -> Run:
+        raise GpuYardError("trace.csv is gone")
+
+    asked = {
+        "other": (lambda: run, 2 * mean_s, 0.1), "gone": (fails, mean_s, 0.1),
+        "long": (fails, mean_s, 21.0), "same": (lambda: run, mean_s, math.nan),
+    }  # fmt: skip
+    seen = seen_again([Again(name, *each) for name, each in asked.items()], processes=1)
+    assert [each.name for each in seen] == ["same"]
+    assert len(seen[0].jct_s) == 40 and len(seen[0].sections) == 3
+    for name, words in (("other", "has the code"), ("gone", "trace.csv"), ("long", "took 21 s")):
+        (told,) = [line for line in caplog.messages if line.startswith(f"{name} ")]
+        assert words in told
+
+
+def test_a_sweep_over_words_has_points_beside_each_other():
+    rows = [
+        ComparisonRow(labels(name, topology=topology, seed=seed), {"jct_mean_s": 60.0 * (1 + seed)})
+        for topology in ("vl2", "bcube") for name in ("sjf", "fifo") for seed in range(2)
+    ]  # fmt: skip
+    _, figure = sweep_sections(rows, confidence=0.95)
+    assert figure.layout["xaxis"]["ticktext"] == ["bcube", "vl2"]
+    assert [trace["x"] for trace in figure.data] == [[-0.125, 0.875], [0.125, 1.125]]
+    assert figure.data[0]["customdata"] == ["bcube", "vl2"] and "error_y" in figure.data[0]
 
 
 def test_a_sweep_has_the_one_table_of_the_terminal_then_its_lines(sweep_page):
@@ -187,6 +227,7 @@ def test_a_reproduction_has_curves_of_every_cell_the_first_open(reproduction_pag
     ]  # fmt: skip
     places = [text.index(f"{title}</") for title in titles]
     assert places == sorted(places)
+    assert places[-1] < text.index("Jobs by server</") < text.index("Mean JCT: ")
     assert "3 windows, 100 quantiles of each" in text
     assert "the best scheduler of each role" not in text
     assert "<script>alert" not in text

@@ -81,6 +81,10 @@ def test_a_small_trace_gets_a_table_and_three_sentences(done, tmp_path):
     assert "load as it comes" in outcome.err and "gangs are large from 8 GPUs on" in outcome.err
     assert (outcome.folder / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert "| fifo | nothing | no |" in outcome.text("advice.md")
+    page = outcome.text("report.html")
+    for row in table.index[~table["bound"] & (table["information"] != "-")][:2]:
+        assert f"Why jobs waited: {row}" in page
+    assert "Job completion times" in page and "Use and queue over time" in page
 
     two = done("advise", *words_of(path, *SMALL, FOUR), "jobs=2", "aim=gpu_util_frac", folder="two")
     other, timed = advice_of(two), ["rank", "wall_s", "ratio_to_best", "ratio_low", "ratio_high"]

@@ -53,6 +53,7 @@ def test_every_scheduler_meets_the_same_windows(done):
         assert (outcome.folder / name).read_bytes().startswith(b"\x89PNG")
     page = outcome.text("report.html")
     assert "Use and queue over time" in page and "Job completion times" in page
+    assert f"Jobs by server: {OURS}, window 0" in page
     jct_s = table[table["scheduler"] == OURS]["jct_mean_s"].mean()
     assert outcome.read()["jct_mean_s"] == pytest.approx(jct_s)
     assert "assumes durations: noisy predictions, sigma 1; models drawn; gangs" in outcome.err

@@ -65,6 +65,8 @@ def test_the_league_in_small_and_again(done):
     assert f"Job completion times: {curves[0]['title']}" in page
     assert "fifo+consolidated+own (1 of 2 windows)" in page
     assert f"Use and queue over time: {curves[1]['title']}" in page
+    rival = next(each["name"] for each in curves[0]["curves"] if "one queue" not in each["name"])
+    assert f"The cluster over time: {rival}, {curves[0]['title']}, window 0" in page
     before = parts(outcome.folder)
     told = outcome.folder / "told.md"
     told.write_text("<!-- table: league -->\n<!-- end of table -->\n")

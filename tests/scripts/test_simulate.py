@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -224,6 +225,12 @@ def test_a_sweep_and_its_comparison(done, start):
     again = done("compare", f"sweep=[{sweep.folder},{compared.folder.parent}]", folder="again")
     assert "4 runs" in again.out  # each once, and no comparison of comparisons
     start("compare", "sweep=nowhere", folder="no").failed_with("nowhere", "no folder")
+    shown = re.findall(r"Jobs by server: .*?, seed 0, window 0", compared.text("report.html"))
+    assert len(shown) == 1 and (compared.folder / "sweep.png").is_file()
+    config = next(sweep.folder.glob("0_*")) / "config.yaml"
+    config.write_text(config.read_text().replace("num_jobs: 60", "num_jobs: 50"))
+    changed = done("compare", f"sweep={sweep.folder}", folder="changed")
+    assert "is not drawn server by server: played again, its mean JCT is" in changed.err
 
 
 def test_equal_runs_are_refused_with_both_folders(done, start, trace):

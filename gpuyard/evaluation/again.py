@@ -1,0 +1,143 @@
+"""Runs of a table that are played again for its page: a table keeps no event log."""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
+from gpuyard.evaluation.task import Task, run_of, setting_text, task_labels
+from gpuyard.launch.sweeps import in_processes
+from gpuyard.pages.page import Figure, Table
+from gpuyard.pages.run_page import run_views
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError
+from sim.files import Labels
+from sim.report.job_times import counted, jct_s
+from sim.report.run_folder import TIMELINE_BINS
+from sim.report.timeline import Timeline, timeline_of
+from sim.run import Run
+
+log = logging.getLogger(__name__)
+
+NOT_A_RESULT = ("global_queue", "reference")  # roles of lines to compare with
+LONGEST_S = 20.0  # of the run; a longer one is not played twice
+SAME = 1e-9  # share by which the means of equal runs may differ: they are summed in other orders
+
+
+@dataclass(frozen=True)
+class Again:
+    """A run of a table, and how it is played once more."""
+
+    name: str  # in titles
+    play: Callable[[], Run]  # can be sent to another process
+    jct_mean_s: float  # as the table has it
+    loop_wall_s: float  # that it took
+
+    @classmethod
+    def of(cls, name: str, play: Callable[[], Run], metrics: Mapping[str, float | int]) -> "Again":
+        """With the metrics of the run that is in the table."""
+        took_s = metrics.get("loop_wall_s", math.nan)
+        return cls(name, play, float(metrics["jct_mean_s"]), float(took_s))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a page draws of one run."""
+
+    name: str
+    sections: tuple[Table | Figure, ...]
+    timeline: Timeline
+    jct_s: FloatArray  # (n,) of measured, finished jobs
+
+
+def best_two(roles: Mapping[str, str], ours: str | None = None) -> list[str]:
+    """`ours` and the best rival, or the best two; fewer where there are no others.
+
+    Args:
+        roles: name -> role, the best first; lines to compare with are passed over.
+        ours: a name that comes first.
+    """
+    names = [name for name, role in roles.items() if role not in NOT_A_RESULT and name != ours]
+    first = [] if ours is None else [ours]
+    return [*first, *(names or list(roles))][:2]
+
+
+def seen_again(runs: Sequence[Again], *, processes: int) -> list[Seen]:
+    """Play the runs again and draw them, in their order; the first one's figures are unfolded.
+
+    One that takes too long, fails, or comes out unlike its table, is told in a warning instead.
+    """
+    long = [each for each in runs if each.loop_wall_s > LONGEST_S]  # NaN: played with others
+    short = [each for each in runs if each not in long]
+    for each in long:
+        log.warning(
+            "%s took %.0f s and is not played again for the page; simulate.py draws it",
+            each.name, each.loop_wall_s,
+        )  # fmt: skip
+    if short:
+        log.info("playing again for the page: %s", "; ".join(each.name for each in short))
+    found: dict[str, Seen] = {}
+    for seen in in_processes(_seen, short, min(processes, len(short)) or 1):
+        if isinstance(seen, str):
+            log.warning("%s", seen)
+        else:
+            found[seen.name] = seen
+    kept = [found[each.name] for each in short if each.name in found]
+    return [replace(each, sections=_folded(each, at > 0)) for at, each in enumerate(kept)]
+
+
+def _seen(again: Again) -> Seen | str:
+    """The run as a page draws it, or why it cannot."""
+    try:
+        run = again.play()
+    except (GpuYardError, LookupError) as error:  # a configuration of before may lack a key
+        why = f"its config.yaml has no {error}" if isinstance(error, LookupError) else error
+        return f"{again.name} is not drawn server by server: {why}"
+    times_s = jct_s(run)[counted(run)]
+    mean_s = float(times_s.mean()) if len(times_s) else math.nan
+    both_none = math.isnan(mean_s) and math.isnan(again.jct_mean_s)
+    if not both_none and not math.isclose(mean_s, again.jct_mean_s, rel_tol=SAME):
+        return (
+            f"{again.name} is not drawn server by server: played again, its mean JCT is "
+            f"{mean_s:.6g} s, not {again.jct_mean_s:.6g} s; has the code or a file changed?"
+        )
+    titled = tuple(
+        replace(section, title=f"{section.title}: {again.name}") for section in run_views(run)
+    )
+    return Seen(again.name, titled, timeline_of(run, bins=TIMELINE_BINS), times_s)
+
+
+def _folded(seen: Seen, folded: bool) -> tuple[Table | Figure, ...]:
+    return tuple(
+        replace(section, opened=section.opened and not folded) for section in seen.sections
+    )
+
+
+def run_recorded(config: Mapping[str, Any], labels: Labels, *, single: bool) -> Run:
+    """The run with these labels, from the configuration that its program left in its folder.
+
+    Must be called inside a Hydra program, in the process that is one.
+
+    Args:
+        config: resolved, of `simulate` where `single`, else of `evaluate`.
+        labels: as that program named the run.
+        single: whether it was one run.
+
+    Raises:
+        GpuYardError: it cannot be played again.
+        LookupError: the configuration is of a version that had other keys.
+    """
+    if single:
+        text = json.dumps(config)
+        contender = Contender("its configuration", text, labels.role, agents=None, name=None)
+        return run_of(Task(text, contender, config["part"], labels.window))
+    for contender in lineup_of(without_limits(config)[1]):
+        setting = setting_text(config, contender)
+        task = Task(setting, contender, str(config["part"]), labels.window)
+        found = task_labels(task)
+        if (found.scheduler, found.agents) == (labels.scheduler, labels.agents):
+            return run_of(task)
+    raise GpuYardError(f"the line-up has no {labels.scheduler} any more")
