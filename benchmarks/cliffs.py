@@ -80,6 +80,17 @@ class SmallestAreaLeft(PreemptiveScheduler):
         return left
 
 
+class SmallestAreaLeftAsked(SmallestAreaLeft):
+    """The same by a logarithm, which compiled code does not take: asked for at each decision."""
+
+    order_name = "smallest_area_left_asked"
+
+    def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """Its logarithm."""
+        logged: FloatArray = np.log(super().priority(view, jobs))
+        return logged
+
+
 class SmallestAreaLeftByKeys(PreemptiveScheduler):
     """The same as keys, which fall as a job gets on."""
 
@@ -158,14 +169,16 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     divided = PartitionedScheduler(child=own, forwarding=Steal())
     yield "own_order_stealing", Pair(stealing, replace(stealing, scheduler=divided))
     preempting = setting.bench("scheduler=srtf")
-    pushing = SmallestAreaLeft(placer=child.placer, sharing=child.sharing)
-    yield "own_preemption", Pair(preempting, replace(preempting, scheduler=pushing))
-    by_keys = SmallestAreaLeftByKeys(placer=child.placer, sharing=child.sharing)
-    yield "own_preemption_by_keys", Pair(preempting, replace(preempting, scheduler=by_keys))
-    preempting = setting.bench("scheduler=srtf", "agents.count=8", "forwarding=steal")
-    for name, each in (("own_preemption", pushing), ("own_preemption_by_keys", by_keys)):
-        divided = PartitionedScheduler(child=each, forwarding=Steal())
-        yield f"{name}_stealing", Pair(preempting, replace(preempting, scheduler=divided))
+    dividing = setting.bench("scheduler=srtf", "agents.count=8", "forwarding=steal")
+    kinds = {
+        "own_preemption": SmallestAreaLeft, "own_preemption_by_keys": SmallestAreaLeftByKeys,
+        "own_preemption_asked": SmallestAreaLeftAsked,
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        pushing = kind(placer=child.placer, sharing=child.sharing)
+        yield name, Pair(preempting, replace(preempting, scheduler=pushing))
+        divided = PartitionedScheduler(child=pushing, forwarding=Steal())
+        yield f"{name}_stealing", Pair(dividing, replace(dividing, scheduler=divided))
     blocking = setting.bench("scheduler.skip_blocked=false")
     yield "spjf", Pair(blocking, setting.bench("scheduler=spjf"))
 

@@ -10,6 +10,11 @@ QUANTA = 5  # whole quanta of attained service
 TETRIS = 6  # depends on who else waits: put in order anew at each decision
 FIXED = 7  # an own order's `keys`, told once, and again for who queues again
 ASKED = 8  # an own `order` or `priority`, asked for at each decision
+WORKED_OUT = 9  # own keys, or a `priority`, that are arithmetic on columns: by `Memory.steps`
+
+# Steps of such arithmetic: what is known of a job, then what is made of one or two steps before.
+NUMBER, COLUMN, PROGRESS, ATTAINED, PREEMPTIONS, RESTARTS = range(6)
+PLUS, MINUS, TIMES, OVER, LEAST, MOST, FLOOR, BELOW, AT_MOST = range(6, 15)
 
 # Placers.
 FIRST_FIT, WORST_FIT, CONSOLIDATED, PACKED, LEAST_LOADED = range(5)

@@ -35,7 +35,7 @@ class Routine(NamedTuple):
 
     slot: int  # of the table of addresses
     function: Any
-    call: Any  # `ask`, `count` or `tell`
+    call: Any  # `ask`, `count`, `tell` or `weigh`
     handles: tuple[Handle, ...]
     numbers: int = 0
 

@@ -341,6 +341,8 @@ def _kind_of(given: Any) -> Any:
 
 
 ask, count, tell = caller(types.boolean), caller(types.int64), caller(types.none)
+weigh = caller(types.float64)
+_GIVEN = {ask: types.boolean, count: types.int64, tell: types.none, weigh: types.float64}
 
 
 def signature_of(*handles: Handle, numbers: int) -> tuple[Any, ...]:
@@ -352,7 +354,7 @@ def signature_of(*handles: Handle, numbers: int) -> tuple[Any, ...]:
 def address_of(function: Any, call: Any, *handles: Handle, numbers: int) -> int:
     """Where a compiled function stands that takes these handles and so many numbers.
 
-    `call` is what calls it: `ask`, `count` or `tell`.
+    `call` is what calls it: `ask`, `count`, `tell` or `weigh`.
 
     Raises:
         TypeError: it gives something else than that takes.
@@ -367,10 +369,9 @@ def address_of(function: Any, call: Any, *handles: Handle, numbers: int) -> int:
 def _address_of(function: Any, call: Any, signature: tuple[Any, ...]) -> int:
     function.compile(signature)
     compiled = function.overloads[signature]
-    wanted = {id(ask): types.boolean, id(count): types.int64, id(tell): types.none}[id(call)]
-    if compiled.signature.return_type != wanted:
+    if compiled.signature.return_type != _GIVEN[call]:
         given = compiled.signature.return_type
-        raise TypeError(f"{function.__name__} gives {given}; who calls it takes {wanted}")
+        raise TypeError(f"{function.__name__} gives {given}; who calls it takes {_GIVEN[call]}")
     address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return address
 

@@ -96,12 +96,9 @@ class Recorder:
         rows = np.concatenate(self._rows)
         first = np.concatenate([[0], np.cumsum(rows["gpus"])])
         return EventLog(
-            time_s=rows["time_s"].copy(),
-            kind=rows["kind"].copy(),
-            job=rows["job"].copy(),
-            partition=rows["partition"].copy(),
-            gpus=GpuLists(first, np.concatenate(self._gpus)),
-        )
+            time_s=rows["time_s"].copy(), kind=rows["kind"].copy(), job=rows["job"].copy(),
+            partition=rows["partition"].copy(), gpus=GpuLists(first, np.concatenate(self._gpus)),
+        )  # fmt: skip
 
 
 OUTCOME_COLUMNS = (  # fields of a `Run` and of a row of the state
@@ -116,16 +113,9 @@ class Simulator:
     """The mutable world of one run; schedulers only see its views."""
 
     def __init__(
-        self,
-        *,
-        jobs: JobTable,
-        topology: Topology,
-        physics: Physics,
-        belief: Physics,
-        partition_of_server: IntArray,
-        rules: Rules,
-        outages: Outages,
-    ) -> None:
+        self, *, jobs: JobTable, topology: Topology, physics: Physics, belief: Physics,
+        partition_of_server: IntArray, rules: Rules, outages: Outages,
+    ) -> None:  # fmt: skip
         """A cluster at time 0. `belief` is what schedulers with INTERFERENCE are told."""
         if len(jobs) == 0:
             raise SimulationError("the workload has no jobs; widen its window")
@@ -139,13 +129,9 @@ class Simulator:
         self.partition_of_server = partition_of_server
         self.rules = rules
         self.state: State = make_state(
-            jobs=jobs,
-            topology=topology,
-            physics=physics,
-            server_partition=partition_of_server,
-            rules=rules,
-            outages=outages,
-        )
+            jobs=jobs, topology=topology, physics=physics, server_partition=partition_of_server,
+            rules=rules, outages=outages,
+        )  # fmt: skip
         self._recorder = Recorder(self.state)
 
     def fork(self, into: "Simulator | None" = None) -> "Simulator":
@@ -170,13 +156,9 @@ class Simulator:
     def views(self, needs: Signal) -> ViewMaker:
         """The maker of views that grant `needs`."""
         return ViewMaker(
-            state=self.state,
-            jobs=self.jobs,
-            topology=self.topology,
-            belief=self.belief,
-            max_forwards=self.rules.max_forwards,
-            granted=needs,
-        )
+            state=self.state, jobs=self.jobs, topology=self.topology, belief=self.belief,
+            max_forwards=self.rules.max_forwards, granted=needs,
+        )  # fmt: skip
 
     def python_decides(self, scheduler: Scheduler) -> str:
         """Why no compiled loop plays as `scheduler` decides here; empty where one does."""
@@ -276,21 +258,12 @@ class Simulator:
         row = self.state.job
         columns: dict[str, Any] = {name: row[name].copy() for name in OUTCOME_COLUMNS}
         return Run(
-            scheduler=scheduler,
-            jobs=self.jobs,
-            topology=self.topology,
-            partition_of_server=self.partition_of_server,
-            start_s=row["first_start_s"].copy(),
-            interference_s=row["slow_s"].copy(),
-            **columns,
-            log=self._recorder.log(),
-            decisions=decisions,
-            decision_s=decision_s,
-            loop_wall_s=loop_s,
-            outcome=self._outcomes(),
-            models=self.physics.catalogue.names,
-            watts=self.physics.watts,
-        )
+            scheduler=scheduler, jobs=self.jobs, topology=self.topology,
+            partition_of_server=self.partition_of_server, start_s=row["first_start_s"].copy(),
+            interference_s=row["slow_s"].copy(), **columns, log=self._recorder.log(),
+            decisions=decisions, decision_s=decision_s, loop_wall_s=loop_s,
+            outcome=self._outcomes(), models=self.physics.catalogue.names, watts=self.physics.watts,
+        )  # fmt: skip
 
     def _outcomes(self) -> IntArray:
         """(J,) COMPLETED, FAILED, CANCELLED; -1: still in the system."""
@@ -300,13 +273,9 @@ class Simulator:
 
 
 def simulate(
-    simulator: Simulator,
-    scheduler: Scheduler,
-    seed: int,
-    progress: Progress | None,
-    *,
+    simulator: Simulator, scheduler: Scheduler, seed: int, progress: Progress | None, *,
     compiled: bool = True,
-) -> Run:
+) -> Run:  # fmt: skip
     """Run `scheduler` to the end of the trace; `progress` is called about every 1,000 decisions.
 
     With `compiled`, a scheduler that has a compiled loop is played by it where that is possible:

@@ -342,12 +342,12 @@ class ViewMaker:
             "gpu_limit_milli": int(state.world["gpu_limit_milli"][0]),
         }
 
-    def partly_done(self, share: float, slow_down: float) -> JobColumns:
-        """The columns as if each job had been preempted with that share of its work done."""
+    def partly_done(self) -> JobColumns:
+        """The columns as if each job had been preempted with half of its work done."""
         state = self._state.copied(shared=State.FIXED)
         row = state.job
-        row["seen_progress_s"] = row["work_s"] * share
-        row["attained_gpu_s"] = row["seen_progress_s"] * row["num_gpus"] * slow_down
+        row["seen_progress_s"] = row["work_s"] / 2
+        row["attained_gpu_s"] = row["seen_progress_s"] * row["num_gpus"]
         row["preemptions"] = row["restarts"] = 1
         return JobColumns(state=state, jobs=self._table, granted=self._granted)
 

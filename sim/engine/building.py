@@ -9,7 +9,7 @@ from sim import codes
 from sim.arrays import IntArray, RowArray, distinct_rows
 from sim.codes import NEVER
 from sim.compiling import Routine, write_addresses
-from sim.engine import placing
+from sim.engine import layout, placing
 from sim.engine.acting import (
     joins_unknown,
     name_shared,
@@ -18,40 +18,23 @@ from sim.engine.acting import (
     place_plainly,
     start,
 )
-from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of, make_rule
-from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
-from sim.engine.layout import (
-    FILL,
-    IDLE,
-    JUDGE,
-    KIND,
-    LIMIT,
-    NAME,
-    NOBODY,
-    NOTE,
-    PLACE,
-    QUANTUM,
-    QUEUE,
-    RANK,
-    ROUTE,
-    ROUTINES,
-    SCALARS,
-    SEARCH,
-    SERVE,
-    START,
-    TRIED,
-    WAITER,
-    Belief,
-    Compact,
-    Memory,
-    Workload,
+from sim.engine.composed import (
+    Composed,
+    PartitionedScheduler,
+    PreemptiveScheduler,
+    QueueScheduler,
+    child_of,
+    make_rule,
 )
-from sim.engine.loop import EngineLoop, order_is_idle, play, write_keys
+from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
+from sim.engine.given import Arithmetic, as_arithmetic
+from sim.engine.layout import NOBODY, Belief, Compact, Memory, Workload
+from sim.engine.loop import EngineLoop, order_is_idle, play, work_out, write_keys
 from sim.engine.preempting import search_aside, serve
 from sim.engine.queues import note_quantum
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
-from sim.handle import ask, count, signature_of, tell
+from sim.handle import ask, count, signature_of, tell, weigh
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.free_gpus import make_free_gpus
 from sim.kernel.layout import UNBOUNDED, State
@@ -91,12 +74,24 @@ def engine_loop(
         SignalError: the order looks at predictions, and there are none.
         GpuYardError: an own order's keys are no numbers.
     """
+    child, view, found = child_of(scheduler), views.view(), None
+    by_keys = bool(rule["order"][0] == codes.FIXED)
+    if child.preempts and (by_keys or _by_priority(child, rule)):
+        found = as_arithmetic(child, view.jobs, by_keys=by_keys)
+    if found is not None:
+        rule = make_rule(scheduler, codes.WORKED_OUT, state)
     rule["checks"] = rule["sharing"][0] != NEVER and misled
-    memory = _linked_memory(scheduler, rule, state, views.view(), plays=True)
+    memory = _linked_memory(scheduler, rule, state, view, plays=True, found=found)
     loop = EngineLoop(scheduler=scheduler, state=state, memory=memory, views=views)
     if rule["order"][0] == codes.FIXED:
-        write_keys(child_of(scheduler), views, memory)
+        write_keys(child, views, memory)
     return loop
+
+
+def _by_priority(child: QueueScheduler, rule: RowArray) -> bool:
+    """Whether who waits, too, is put in order by the numbers that an own `priority` gives."""
+    asked = rule["order"][0] == codes.ASKED
+    return bool(asked and getattr(type(child), "order", None) is PreemptiveScheduler.order)
 
 
 def asked_memory(scheduler: Composed, state: State, view: ClusterView) -> Memory:
@@ -107,9 +102,10 @@ def asked_memory(scheduler: Composed, state: State, view: ClusterView) -> Memory
 
 
 def _linked_memory(
-    scheduler: Composed, rule: RowArray, state: State, view: ClusterView, *, plays: bool
-) -> Memory:
-    memory = _memory(rule, child_of(scheduler), state, view)
+    scheduler: Composed, rule: RowArray, state: State, view: ClusterView, *, plays: bool,
+    found: Arithmetic | None = None,
+) -> Memory:  # fmt: skip
+    memory = _memory(rule, child_of(scheduler), state, view, found)
     if isinstance(scheduler, PartitionedScheduler):
         _draw(memory, scheduler, state)
     _link(memory, state, plays=plays)
@@ -127,86 +123,78 @@ def _routines(memory: Memory, state: State, *, plays: bool) -> Iterator[Routine]
     placing = place if rule["sharing"] != NEVER or memory.kind["picky"].any() else place_plainly
     if codes.IN_PYTHON in (rule["placer"], rule["sharing"]):
         placing = place_by_python
-    yield Routine(PLACE, placing, ask, handles, 2)
-    yield Routine(START, start, tell, handles, 1)
+    yield Routine(layout.PLACE, placing, ask, handles, 2)
+    yield Routine(layout.START, start, tell, handles, 1)
     if plays and (not rule["preempts"] or rule["listed"] or rule["forwarding"] == codes.STEAL):
         filling = fill_by_list if rule["listed"] or not rule["shrinks"] else fill
         filling = fill_by_score if rule["order"] == codes.TETRIS else filling
-        yield Routine(FILL, filling, count, handles, 2)
+        yield Routine(layout.FILL, filling, count, handles, 2)
     if plays and rule["preempts"] and not rule["listed"]:
-        yield Routine(SERVE, serve, tell, handles, 1)
+        yield Routine(layout.SERVE, serve, tell, handles, 1)
     if rule["preempts"] and not rule["monotone"]:
-        yield Routine(SEARCH, search_aside, ask, handles, 2)
+        yield Routine(layout.SEARCH, search_aside, ask, handles, 2)
     yield from _parts(memory, state)
     if plays and rule["order"] == codes.ASKED:
-        yield Routine(IDLE, order_is_idle, ask, handles)
+        yield Routine(layout.IDLE, order_is_idle, ask, handles)
 
 
 def _parts(memory: Memory, state: State) -> Iterator[Routine]:
     """What belongs to one order, placer, sharing or forwarding rule."""
     rule, handles = memory.rule[0], (state, memory)
+    if rule["order"] == codes.WORKED_OUT:
+        yield Routine(layout.KEY, work_out, weigh, handles, 2)
     if rule["order"] == codes.QUANTA:
-        yield Routine(QUANTUM, note_quantum, tell, handles, 1)
+        yield Routine(layout.QUANTUM, note_quantum, tell, handles, 1)
     if rule["forwarding"] in codes.ROUTES:
-        yield Routine(ROUTE, route_arrivals, tell, handles)
+        yield Routine(layout.ROUTE, route_arrivals, tell, handles)
     if rule["placer"] in placing.RARE:
-        yield Routine(JUDGE, JUDGES[int(rule["placer"])], ask, handles, 3)
+        yield Routine(layout.JUDGE, JUDGES[int(rule["placer"])], ask, handles, 3)
     if rule["sharing"] != NEVER:
-        yield Routine(NAME, name_shared, tell, handles, 1)
+        yield Routine(layout.NAME, name_shared, tell, handles, 1)
     if rule["placer"] == codes.LWF:
-        yield Routine(NOTE, note_workload, tell, handles, 1)
+        yield Routine(layout.NOTE, note_workload, tell, handles, 1)
 
 
-def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterView) -> Memory:
+def _memory(
+    rule: RowArray, child: QueueScheduler, state: State, view: ClusterView, found: Arithmetic | None
+) -> Memory:
     kind, kind_of = _kinds(rule, child, state, view)
     partitions, servers, gpus = len(state.partition), len(state.server), len(state.gpu)
     profiles = int(kind["profile"].max()) + 1
     largest = state.free_gpus.tally.shape[1] - 2
-    queue = np.zeros((partitions, 2 * len(kind)), dtype=QUEUE)
-    tried = np.zeros((partitions, len(kind)), dtype=TRIED)
-    rank = np.zeros(len(state.running), dtype=RANK)
+    queue = np.zeros((partitions, 2 * len(kind)), dtype=layout.QUEUE)
+    tried = np.zeros((partitions, len(kind)), dtype=layout.TRIED)
+    rank = np.zeros(len(state.running), dtype=layout.RANK)
     tried["refused"] = rank["job"] = NOBODY
     offer = make_free_gpus(1, servers, gpus, largest)
     offer.tally[0, 0] = offer.sizes[0, 0] = servers
     joining = (profiles, gpus) if rule["sharing"][0] != NEVER else (1, 1)
-    scalars, likes = np.zeros(1, dtype=SCALARS), int(kind["like"].max()) + 1
+    scalars, likes = np.zeros(1, dtype=layout.SCALARS), int(kind["like"].max()) + 1
     scalars["room_of"] = NOBODY
     return Memory(
-        routine=np.zeros(ROUTINES, dtype=np.int64),
-        rule=rule,
-        scalars=scalars,
-        kind=kind,
-        queue=queue,
-        live=np.zeros(queue.shape, dtype=np.int64),
-        num_live=np.zeros(partitions, dtype=np.int64),
-        tried=tried,
-        limit=np.zeros(int(kind["group"].max()) + 1, dtype=LIMIT),
+        routine=np.zeros(layout.ROUTINES, dtype=np.int64), rule=rule, scalars=scalars, kind=kind,
+        queue=queue, live=np.zeros(queue.shape, dtype=np.int64),
+        num_live=np.zeros(partitions, dtype=np.int64), tried=tried,
+        limit=np.zeros(int(kind["group"].max()) + 1, dtype=layout.LIMIT),
         waiter=_waiters(rule, kind_of, view),
-        rank=rank,
-        victim=np.zeros(len(state.running), dtype=np.int64),
-        stamped=np.zeros(gpus, dtype=np.int64),
-        lifted=np.zeros(len(state.placed), dtype=np.int64),
-        offer=offer,
-        gpus=np.zeros(gpus, dtype=np.int64),
-        joining=np.zeros(joining),
+        steps=np.zeros(1, dtype=layout.STEP) if found is None else found.steps,
+        columns=np.zeros((1, 1)) if found is None else found.columns, rank=rank,
+        victim=np.zeros(len(state.running), dtype=np.int64), stamped=np.zeros(gpus, dtype=np.int64),
+        lifted=np.zeros(len(state.placed), dtype=np.int64), offer=offer,
+        gpus=np.zeros(gpus, dtype=np.int64), joining=np.zeros(joining),
         joined_at=np.full(joining, NOBODY, dtype=np.int64),
         joins=joins_unknown(int(view.server_type.max()) + 1, profiles),
-        who=np.zeros(gpus, dtype=np.int64),
-        seen_at=np.full(servers, NOBODY, dtype=np.int64),
+        who=np.zeros(gpus, dtype=np.int64), seen_at=np.full(servers, NOBODY, dtype=np.int64),
         joinable=np.zeros((likes, servers), dtype=np.int64),
         counted_at=np.full((likes, servers), NOBODY, dtype=np.int64),
-        compact=_compact(rule, kind, partitions),
-        nic_jobs=np.zeros(servers, dtype=np.int64),
-        uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
-        free_share=np.zeros(partitions),
-        tenants=empty_tenants(state.tenant.shape[1]),
-        server_type=np.array(view.server_type),
+        compact=_compact(rule, kind, partitions), nic_jobs=np.zeros(servers, dtype=np.int64),
+        uplink_jobs=np.zeros(len(state.rack), dtype=np.int64), free_share=np.zeros(partitions),
+        tenants=empty_tenants(state.tenant.shape[1]), server_type=np.array(view.server_type),
         server_rack=np.ascontiguousarray(state.server["rack"]),
         first_gpu=np.array(view.topology.server_first_gpu, dtype=np.int64),
-        belief=belief_of(view, child.needs),
-        workload=_workload(rule, state),
+        belief=belief_of(view, child.needs), workload=_workload(rule, state),
         graphs=_graphs(rule, view),
-    )
+    )  # fmt: skip
 
 
 def _kinds(
@@ -218,7 +206,7 @@ def _kinds(
     profile = view.jobs.profile if judged else np.zeros(len(job), dtype=np.int64)
     asks = ("gpu_milli", "cpu_milli", "memory_mib", "type_mask")
     rows, kind_of = distinct_rows([profile, *(job[name] for name in asks), job["num_gpus"]])
-    kind = np.zeros(len(rows), dtype=KIND)
+    kind = np.zeros(len(rows), dtype=layout.KIND)
     for at, name in enumerate(("profile", *asks, "gang")):
         kind[name] = rows[:, at]
     kind["group"] = np.unique(rows[:, :-1], axis=0, return_inverse=True)[1].reshape(-1)
@@ -249,7 +237,7 @@ def _likes(rule: RowArray, belief: Physics) -> IntArray:
 
 
 def _waiters(rule: RowArray, kind_of: IntArray, view: ClusterView) -> RowArray:
-    waiter = np.zeros(len(kind_of), dtype=WAITER)
+    waiter = np.zeros(len(kind_of), dtype=layout.WAITER)
     waiter["kind"] = kind_of
     waiter["stopped_in"] = NOBODY
     predicts = rule["order"][0] in (codes.LEFT, codes.SERVICE, codes.TETRIS)
@@ -304,13 +292,10 @@ def _workload(rule: RowArray, state: State) -> Workload:
     looks = rule["placer"][0] == codes.LWF
     gpus, servers = (len(state.gpu), len(state.server)) if looks else (1, 1)
     return Workload(
-        noted_in=np.full(gpus, NOBODY, dtype=np.int64),
-        tenants=np.zeros(gpus, dtype=np.int64),
-        before_s=np.zeros(gpus),
-        load_s=np.zeros(gpus),
-        left_s=np.zeros(state.tenant.shape[1]),
+        noted_in=np.full(gpus, NOBODY, dtype=np.int64), tenants=np.zeros(gpus, dtype=np.int64),
+        before_s=np.zeros(gpus), load_s=np.zeros(gpus), left_s=np.zeros(state.tenant.shape[1]),
         server=np.zeros(servers, dtype=np.int64),
-    )
+    )  # fmt: skip
 
 
 def _graphs(rule: RowArray, view: ClusterView) -> KnownGraphs:

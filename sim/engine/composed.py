@@ -222,9 +222,9 @@ class PreemptiveScheduler(QueueScheduler):
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """(len(jobs),) key of waiting or running jobs; smaller runs first, ties by job row.
 
-        Here by `keys`, which then must stay as a job gets on, or fall evenly with the work left:
-        they are asked for once, and the run stays compiled. An own priority is asked for at each
-        decision.
+        Here by `keys`, which then must stay as a job gets on, or change by arithmetic on columns
+        (`sim.engine.given.as_arithmetic`): they are asked for before the run, which stays compiled.
+        So it is with an own priority that is such arithmetic; any other is asked at each decision.
         """
         given = self.keys(view.jobs)
         return numbers(self, "keys", given, len(view.jobs.num_gpus))[jobs]

@@ -110,8 +110,6 @@ WAITER = np.dtype(
     [
         ("kind", INT),
         ("key", FLOAT),
-        ("base", FLOAT),  # own key by which running jobs are preempted, without the work left
-        ("per_left_s", FLOAT),  # what each second of work left adds to it
         ("left", INT),  # children in its heap
         ("right", INT),
         ("estimate_s", FLOAT),
@@ -123,6 +121,9 @@ WAITER = np.dtype(
     ],
     align=True,
 )
+
+# One step of own keys' arithmetic: a code of `sim.codes`, and the steps, or column, it is made of.
+STEP = np.dtype([("code", INT), ("a", INT), ("b", INT), ("value", FLOAT)], align=True)
 
 # A running job under QUANTA.
 RANK = np.dtype(
@@ -166,8 +167,8 @@ class Workload(NamedTuple):
 
 # Compiled functions called by address (`sim.handle`): their numbers in `Memory.routine`.
 PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE, NOTE = range(9)
-SEARCH, NAME, PYTHON_PLACE, PYTHON_ROUTE = 9, 10, 11, 12  # the last two are Python functions
-ROUTINES = 13
+SEARCH, NAME, PYTHON_PLACE, PYTHON_ROUTE, KEY = range(9, 14)  # PYTHON_*: Python functions
+ROUTINES = 14
 RAISED = -1  # what these give, and the verdict, where they raised an error
 
 
@@ -175,7 +176,7 @@ RAISED = -1  # what these give, and the verdict, where they raised an error
 class Memory(Handle):
     """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
 
-    routine: IntArray  # (13,) addresses, 0 for what this rule never calls
+    routine: IntArray  # (14,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
     scalars: RowArray  # (1,) SCALARS
     kind: RowArray  # (K,) KIND
@@ -185,6 +186,8 @@ class Memory(Handle):
     tried: RowArray  # (M, K) TRIED
     limit: RowArray  # (groups,) gangs from this size on have no room in that pass
     waiter: RowArray  # (J,) WAITER
+    steps: RowArray  # STEP: the last one gives a job's key; WORKED_OUT alone
+    columns: FloatArray  # (columns, J) what they read of jobs and a run does not change
     rank: RowArray  # (R,) RANK of running jobs in the kernel's order; QUANTA alone
     victim: IntArray  # (R,) running jobs, those that give way first
     stamped: IntArray  # (G,)

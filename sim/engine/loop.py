@@ -2,23 +2,24 @@
 
 import numpy as np
 
-from sim.arrays import FloatArray
-from sim.codes import ASKED, FIXED, LWF, QUANTA, STEAL
+from sim import codes
+from sim.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
-from sim.engine.composed import Composed, QueueScheduler, child_of
+from sim.engine.composed import Composed, PreemptiveScheduler, QueueScheduler, child_of
 from sim.engine.filling import least_gang, note_timers, order_counts
-from sim.engine.given import as_line, numbers
-from sim.engine.layout import FILL, IDLE, QUANTUM, ROUTE, SERVE, Memory
+from sim.engine.given import called, numbers
+from sim.engine.layout import FILL, IDLE, QUANTUM, RAISED, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin
-from sim.engine.queues import follow
+from sim.engine.queues import attained_gpu_s, follow, progress_s
+from sim.errors import GpuYardError
 from sim.handle import ask, count, tell
 from sim.jit import array_kernel, kernel
-from sim.kernel.layout import State
+from sim.kernel.layout import Row, State
 from sim.kernel.records import log_half_full
-from sim.kernel.step import DECIDE, FULL, ILLEGAL, LEGAL, PAUSE, advance_instant
+from sim.kernel.step import DECIDE, FULL, ILLEGAL, LEGAL, PAUSE, advance_instant, observe
 from sim.protocols import Fault
-from sim.view import JobColumns, Signal, ViewMaker
+from sim.view import ViewMaker
 
 ASKED_FOR = 2  # `SCALARS.due` of a decision that Python is asked for
 GOES_ON = -1
@@ -132,6 +133,51 @@ def order_is_idle(state: State, memory: Memory) -> bool:
     return True
 
 
+@kernel
+def _known(state: State, memory: Memory, step: Row, job: int, runs: int) -> float:
+    """What a step reads of a job, as a view would show it now."""
+    row = state.job[job]
+    if step.code == codes.COLUMN:
+        return float(memory.columns[step.a, job])
+    if step.code == codes.PROGRESS:
+        return progress_s(state, job) if runs != 0 else float(row.seen_progress_s)
+    if step.code == codes.ATTAINED:
+        return attained_gpu_s(state, job) if runs != 0 else float(row.attained_gpu_s)
+    return float(row.preemptions if step.code == codes.PREEMPTIONS else row.restarts)
+
+
+@kernel
+def _made(code: int, a: float, b: float) -> float:
+    """What a step makes of those before it, as NumPy does."""
+    if code in (codes.PLUS, codes.MINUS):
+        return a + b if code == codes.PLUS else a - b
+    if code == codes.TIMES:
+        return a * b
+    if code == codes.OVER:
+        return float(np.divide(a, b))
+    if code in (codes.LEAST, codes.MOST):
+        return float(np.minimum(a, b) if code == codes.LEAST else np.maximum(a, b))
+    if code == codes.FLOOR:
+        return float(np.floor(a))
+    return 1.0 if (a < b if code == codes.BELOW else a <= b) else 0.0
+
+
+@kernel
+def work_out(state: State, memory: Memory, job: int, runs: int) -> float:
+    """The key of a job that waits, or `runs`, by `Memory.steps`; NaN is told as an error."""
+    steps, value = memory.steps, 0.0
+    for at in range(len(steps)):
+        step = steps[at]
+        if step.code >= codes.PLUS:
+            step.value = _made(step.code, steps[step.a].value, steps[step.b].value)
+        elif step.code != codes.NUMBER:
+            step.value = _known(state, memory, step, job, runs)
+        value = step.value
+    if np.isnan(value):
+        memory.scalars[0].verdict = RAISED
+    return float(value)
+
+
 class EngineLoop:
     """Plays a queue scheduler, one a partition or one for all (`sim.protocols.Loop`)."""
 
@@ -160,6 +206,8 @@ class EngineLoop:
         """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
         while True:
             verdict = int(play(self._state, self._memory, until_decision))
+            if verdict == ILLEGAL and self.fault[0] == RAISED:
+                self._tell_of_nan()
             if verdict != ASK:
                 return verdict
             if self._has_keys:
@@ -168,32 +216,31 @@ class EngineLoop:
                 continue
             self._asking.decide(self._views.view())
 
+    def _tell_of_nan(self) -> None:
+        """Raise what is told of a priority that is no number, by asking for it."""
+        observe(self._state)
+        view = self._views.view()
+        child, jobs = self._child, np.concatenate((view.running, view.queued))
+        assert isinstance(child, PreemptiveScheduler)
+        numbers(child, "priority", child.priority(view, jobs), len(jobs))
+
 
 def write_keys(child: QueueScheduler, views: ViewMaker, memory: Memory) -> None:
     """Write down the keys of an own order, as of now.
 
     Raises:
         GpuYardError: they are not one number a job, or running jobs are preempted by them and they
-            change otherwise than with the work left.
+            change, otherwise than by `sim.engine.given.as_arithmetic`.
     """
-    shown = [views.view().jobs]
-    if child.preempts:  # the second time as if neighbours had slowed them
-        shown += [views.partly_done(0.5, 1), views.partly_done(0.25, 3)]
-    keys = [numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus)) for jobs in shown]
-    waiter = memory.waiter
-    waiter["key"] = keys[0]
+    jobs = views.view().jobs
+    keys = numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus))
     if child.preempts:
-        guesses = memory.rule[0]["placer"] == LWF  # the same column, with estimates
-        lefts = [_left_s(child.order_needs, jobs, guesses) for jobs in shown]
-        waiter["base"], waiter["per_left_s"] = as_line(child, keys, lefts)
-        if waiter["per_left_s"].any():
-            waiter["estimate_s"] = lefts[0]
-
-
-def _left_s(needs: Signal, jobs: JobColumns, guesses: bool) -> FloatArray:
-    """(J,) work left as an order of these needs may see it; zeros where it sees none."""
-    if Signal.PREDICTION in needs:
-        return jobs.predicted_remaining_s
-    if Signal.DURATION in needs and not guesses:
-        return jobs.remaining_s
-    return np.zeros(len(jobs.num_gpus))
+        later = numbers(child, "keys", child.keys(views.partly_done()), len(keys))
+        for job in np.flatnonzero(keys != later)[:1]:
+            raise GpuYardError(
+                f"{called(child)}.keys of job row {job} is {keys[job]:g} at first and "
+                f"{later[job]:g} once it has run, and running jobs are preempted by it: keys may "
+                "change by sums, products, quotients, np.minimum, np.maximum and np.floor of "
+                "columns; else give it priority(self, view, jobs) instead"
+            )
+    memory.waiter["key"] = keys

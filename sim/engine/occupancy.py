@@ -205,14 +205,7 @@ class Occupancy:
         # A copy that may be written to, as the engine's own may: one type, compiled once.
         most = self._copy.most if view.jobs.demands is None else self.workers(job)[1]
         return Slots(
-            topology=view.topology,
-            servers=view.servers,
-            usable=usable,
-            usable_per_server=per_server,
-            most_per_server=np.array(most),
-            tenants=self.tenants,
-            gpu_milli=read_only(self._allocation.gpu["milli"]),
-            cost=cost,
-            view=view,
-            job=job,
-        )
+            topology=view.topology, servers=view.servers, usable=usable,
+            usable_per_server=per_server, most_per_server=np.array(most), tenants=self.tenants,
+            gpu_milli=read_only(self._allocation.gpu["milli"]), cost=cost, view=view, job=job,
+        )  # fmt: skip

@@ -260,13 +260,10 @@ def place_apart(state: State, memory: Memory, free: int, m: int, job: int) -> bo
     free_gpus, gang = looked_at(state, memory, free), state.job[job].num_gpus
     servers, tenants = own_servers(state, m), state.gpu["tenants"]
     memory.gpus[:gang] = spread_out(
-        servers,
-        memory.first_gpu,
-        state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu,
-        free_gpus.usable,
-        tenants,
-        gang,
-    )
+        servers, memory.first_gpu,
+        state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu, free_gpus.usable,
+        tenants, gang,
+    )  # fmt: skip
     return bool(gang > 0)  # `choose` has seen that there are as many
 
 

@@ -8,8 +8,9 @@ together and is worked out anew only for jobs that may have crossed a quantum.
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
-from sim.codes import ASKED, FIXED, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TRUE_LEFT
-from sim.engine.layout import NOBODY, Memory
+from sim.codes import ASKED, FIXED, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TRUE_LEFT, WORKED_OUT
+from sim.engine.layout import KEY, NOBODY, Memory
+from sim.handle import weigh
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import QUEUED, Row, State
 
@@ -73,16 +74,21 @@ def attained_gpu_s(state: State, job: int) -> float:
 
 
 @kernel
+def progress_s(state: State, job: int) -> float:
+    """Work that a running job has done up to now, likewise."""
+    row = state.job[job]
+    return float(row.progress_s + row.rate * max(0.0, state.world[0].now_s - row.rated_s))
+
+
+@kernel
 def key_after(memory: Memory, row: Row, job: int, progress_s: float) -> float:
     """Key of a job that has done so much; FIXED and ASKED keys are given."""
     order, waiter = memory.rule[0].order, memory.waiter[job]
     if order == TRUE_LEFT:
         return float(row.work_s - progress_s)
-    left_s = max(waiter.estimate_s - progress_s, 0.0)
     if order in (LEFT, SERVICE):
+        left_s = max(waiter.estimate_s - progress_s, 0.0)
         return float(left_s * row.num_gpus if order == SERVICE else left_s)
-    if order == FIXED and memory.rule[0].preempts != 0:
-        return float(waiter.base + waiter.per_left_s * left_s)
     if order == SMALLEST_GANG:
         return float(row.num_gpus)
     return float(waiter.key) if order in (FIXED, ASKED) else 0.0
@@ -92,6 +98,8 @@ def key_after(memory: Memory, row: Row, job: int, progress_s: float) -> float:
 def waiting_key(state: State, memory: Memory, job: int) -> float:
     """Key of a waiting job; it does not change while the job waits."""
     row = state.job[job]
+    if memory.rule[0].order == WORKED_OUT:
+        return float(weigh(memory.routine[KEY], state, memory, job, 0))
     if memory.rule[0].order == QUANTA:
         return steps_of(row.attained_gpu_s, memory.rule[0].quantum_gpu_s)
     return key_after(memory, row, job, row.seen_progress_s)
@@ -100,8 +108,9 @@ def waiting_key(state: State, memory: Memory, job: int) -> float:
 @kernel
 def running_key(state: State, memory: Memory, job: int) -> float:
     """Key of a running job now, QUANTA apart (`refresh_ranks`)."""
-    row, now_s = state.job[job], state.world[0].now_s
-    return key_after(memory, row, job, row.progress_s + row.rate * max(0.0, now_s - row.rated_s))
+    if memory.rule[0].order == WORKED_OUT:
+        return float(weigh(memory.routine[KEY], state, memory, job, 1))
+    return key_after(memory, state.job[job], job, progress_s(state, job))
 
 
 @kernel

@@ -200,14 +200,9 @@ def count_workers(allocation: Allocation, job: int, now: IntArray, most: IntArra
 
 @kernel
 def offer_parts(
-    allocation: Allocation,
-    job: int,
-    servers: IntArray,
-    tight: bool,
-    usable: BoolArray,
-    per_server: IntArray,
-    cost: FloatArray,
-) -> None:
+    allocation: Allocation, job: int, servers: IntArray, tight: bool, usable: BoolArray,
+    per_server: IntArray, cost: FloatArray,
+) -> None:  # fmt: skip
     """Mark the GPUs of `servers` on which `job` finds what it asks for (`parts_on`)."""
     for server in servers:
         per_server[server] = parts_on(allocation, allocation.job[job], server, tight, usable, cost)
@@ -229,18 +224,10 @@ def leave_tightest(
 
 @kernel
 def offer_shared(
-    allocation: Allocation,
-    job: int,
-    servers: IntArray,
-    slowing: Slowing,
-    feasible: BoolArray,
-    tenants: IntArray,
-    limit_milli: int,
-    least_speed: float,
-    usable: BoolArray,
-    per_server: IntArray,
-    cost: FloatArray,
-) -> None:
+    allocation: Allocation, job: int, servers: IntArray, slowing: Slowing, feasible: BoolArray,
+    tenants: IntArray, limit_milli: int, least_speed: float, usable: BoolArray,
+    per_server: IntArray, cost: FloatArray,
+) -> None:  # fmt: skip
     """Mark the GPUs of `servers` that have room for `job`, with `sharing_cost`."""
     ask, least = allocation.job[job], least_speed
     for server in servers:

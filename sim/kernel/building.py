@@ -10,28 +10,10 @@ from sim.errors import PhysicsError, SimulationError
 from sim.handle import tell
 from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
+from sim.kernel import layout
 from sim.kernel.attempts import change_server, free_children, set_open, withdraw
 from sim.kernel.free_gpus import FreeGpus, make_free_gpus
-from sim.kernel.layout import (
-    CHANGE_SERVER,
-    ENTER_LINKS,
-    FREE_CHILDREN,
-    GPU,
-    JOB,
-    LEAVE_LINKS,
-    LOG,
-    MARK_RESETTLED,
-    NO_JOB,
-    OUTAGE,
-    PARTITION,
-    RACK,
-    SERVER,
-    UNBOUNDED,
-    WITHDRAW,
-    WORLD,
-    PhysicsArrays,
-    State,
-)
+from sim.kernel.layout import NO_JOB, UNBOUNDED, PhysicsArrays, State
 from sim.kernel.rates import enter_links, leave_links, mark_resettled
 from sim.physics.catalogue import HostTables, throughputs
 from sim.physics.link_loads import LinkLoads, make_link_loads
@@ -78,14 +60,9 @@ def gang_sizes(job: RowArray) -> IntArray:
 
 
 def make_state(
-    *,
-    jobs: JobTable,
-    topology: Topology,
-    physics: Physics,
-    server_partition: IntArray,
-    rules: Rules,
-    outages: Outages,
-) -> State:
+    *, jobs: JobTable, topology: Topology, physics: Physics, server_partition: IntArray,
+    rules: Rules, outages: Outages,
+) -> State:  # fmt: skip
     """Fresh state at time 0 with every job pending."""
     most_running = max(1, min(len(jobs), topology.num_gpus * rules.max_tenants))
     job, fail_at_s, children, withdrawals = _jobs(jobs)
@@ -97,33 +74,23 @@ def make_state(
     rows, gpus = _log_sizes(len(jobs), most_running, topology, rules, outages)
     partitions = int(server_partition.max()) + 1
     state = State(
-        world=_world(job, rules, physics, server_partition),
-        routine=np.zeros(6, dtype=np.int64),
-        job=job,
-        gpu=_gpus(topology),
+        world=_world(job, rules, physics, server_partition), routine=np.zeros(6, dtype=np.int64),
+        job=job, gpu=_gpus(topology),
         tenant=np.full((topology.num_gpus, rules.max_tenants), NO_JOB, dtype=np.int64),
         server=_servers(topology, physics, server_partition),
         free_gpus=_free_gpus(topology, partitions),
         partition=_partitions(topology, server_partition),
-        own=np.argsort(server_partition, kind="stable").astype(np.int64),
-        rack=_racks(topology),
+        own=np.argsort(server_partition, kind="stable").astype(np.int64), rack=_racks(topology),
         placed=np.full(int(job["most_gpus"].sum()), NO_JOB, dtype=np.int64),
         queue=np.zeros(len(jobs) + 1, dtype=np.int64),
         joined=np.zeros(2 * len(jobs), dtype=np.int64),
-        running=np.zeros(most_running, dtype=np.int64),
-        heap=np.zeros(most_running, dtype=HEAP),
-        dirty=np.zeros(len(jobs), dtype=np.int64),
-        physics=tables,
-        network=network,
-        loads=loads,
-        fail_at_s=fail_at_s,
-        children=children,
-        withdrawals=withdrawals,
+        running=np.zeros(most_running, dtype=np.int64), heap=np.zeros(most_running, dtype=HEAP),
+        dirty=np.zeros(len(jobs), dtype=np.int64), physics=tables, network=network, loads=loads,
+        fail_at_s=fail_at_s, children=children, withdrawals=withdrawals,
         outages=_outages(outages, topology),
         scratch=np.zeros(max(len(children) + 1, tenants_size(rules.max_tenants)), dtype=np.int64),
-        log=np.zeros(rows, dtype=LOG),
-        log_gpus=np.zeros(gpus, dtype=np.int64),
-    )
+        log=np.zeros(rows, dtype=layout.LOG), log_gpus=np.zeros(gpus, dtype=np.int64),
+    )  # fmt: skip
     _open_all(state, server_partition)
     write_addresses((state.routine, _routines(state, physics)))
     return state
@@ -132,15 +99,15 @@ def make_state(
 def _routines(state: State, physics: Physics) -> Iterator[Routine]:
     """What few runs need the kernel calls by address: the others need not compile it."""
     if physics.links is not None:
-        yield Routine(ENTER_LINKS, enter_links, tell, (state,), 1)
-        yield Routine(LEAVE_LINKS, leave_links, tell, (state,), 1)
-        yield Routine(MARK_RESETTLED, mark_resettled, tell, (state,))
+        yield Routine(layout.ENTER_LINKS, enter_links, tell, (state,), 1)
+        yield Routine(layout.LEAVE_LINKS, leave_links, tell, (state,), 1)
+        yield Routine(layout.MARK_RESETTLED, mark_resettled, tell, (state,))
     if len(state.outages) > 0:
-        yield Routine(CHANGE_SERVER, change_server, tell, (state,), 2)
+        yield Routine(layout.CHANGE_SERVER, change_server, tell, (state,), 2)
     if len(state.children) > 0:
-        yield Routine(FREE_CHILDREN, free_children, tell, (state,), 1)
+        yield Routine(layout.FREE_CHILDREN, free_children, tell, (state,), 1)
     if len(state.children) > 0 or len(state.withdrawals) > 0:
-        yield Routine(WITHDRAW, withdraw, tell, (state,), 1)
+        yield Routine(layout.WITHDRAW, withdraw, tell, (state,), 1)
 
 
 def _free_gpus(topology: Topology, partitions: int) -> FreeGpus:
@@ -157,7 +124,7 @@ def _open_all(state: State, server_partition: IntArray) -> None:
 
 
 def _partitions(topology: Topology, server_partition: IntArray) -> RowArray:
-    row = np.zeros(int(server_partition.max()) + 1, dtype=PARTITION)
+    row = np.zeros(int(server_partition.max()) + 1, dtype=layout.PARTITION)
     row["last_own"] = np.cumsum(np.bincount(server_partition))
     row["first_own"][1:] = row["last_own"][:-1]
     row["gpus"] = np.bincount(server_partition, weights=topology.gpus_per_server)
@@ -185,13 +152,13 @@ def _outages(outages: Outages, topology: Topology) -> RowArray:
             f"outages name server {outages.server[wrong][0]}; the cluster {topology.name} has "
             f"servers 0 to {servers - 1}"
         )
-    row = np.zeros(len(outages), dtype=OUTAGE)
+    row = np.zeros(len(outages), dtype=layout.OUTAGE)
     row["at_s"], row["server"], row["kind"] = outages.at_s, outages.server, outages.change
     return row
 
 
 def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntArray) -> RowArray:
-    world = np.zeros(1, dtype=WORLD)
+    world = np.zeros(1, dtype=layout.WORLD)
     limit = rules.max_tenants if rules.gpu_oversubscription is None else rules.gpu_oversubscription
     every_s = np.inf if rules.checkpoint_work_s is None else rules.checkpoint_work_s
     network = physics.network
@@ -220,7 +187,7 @@ def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntA
 
 def _jobs(jobs: JobTable) -> tuple[RowArray, FloatArray, IntArray, IntArray]:
     """Rows of jobs, points of failure, children, and who gives up in which order."""
-    row = np.zeros(len(jobs), dtype=JOB)
+    row = np.zeros(len(jobs), dtype=layout.JOB)
     for key, value in {
         "submit_s": jobs.submit_s,
         "work_s": jobs.duration_s,
@@ -291,13 +258,13 @@ def _children(row: RowArray, jobs: JobTable) -> IntArray:
 
 
 def _gpus(topology: Topology) -> RowArray:
-    row = np.zeros(topology.num_gpus, dtype=GPU)
+    row = np.zeros(topology.num_gpus, dtype=layout.GPU)
     row["server"] = topology.gpu_server
     return row
 
 
 def _servers(topology: Topology, physics: Physics, server_partition: IntArray) -> RowArray:
-    row = np.zeros(topology.num_servers, dtype=SERVER)
+    row = np.zeros(topology.num_servers, dtype=layout.SERVER)
     cores, memory = topology.server_cpu_milli, topology.server_memory_mib
     for key, value in {
         "first_gpu": topology.server_first_gpu[:-1],
@@ -319,7 +286,7 @@ def _servers(topology: Topology, physics: Physics, server_partition: IntArray) -
 
 
 def _racks(topology: Topology) -> RowArray:
-    row = np.zeros(topology.num_racks, dtype=RACK)
+    row = np.zeros(topology.num_racks, dtype=layout.RACK)
     racks = np.arange(topology.num_racks)
     row["first_server"] = np.searchsorted(topology.server_rack, racks)
     row["last_server"] = np.searchsorted(topology.server_rack, racks, side="right")

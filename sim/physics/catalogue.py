@@ -71,12 +71,9 @@ MIXED = (3000, 1500, 0.5)
 GPU_BOUND = (1000, 100, 0.0)
 NETWORK_BOUND = (1000, 3000, 0.2)  # gradients leave and come back through PCIe
 CLASS_OF = {
-    "LM": NETWORK_BOUND,
-    "Recommendation": HOST_BOUND,
-    "ResNet-18": HOST_BOUND,
-    "ResNet-50": MIXED,
+    "LM": NETWORK_BOUND, "Recommendation": HOST_BOUND, "ResNet-18": HOST_BOUND, "ResNet-50": MIXED,
     "Transformer": GPU_BOUND,
-}
+}  # fmt: skip
 
 
 def host_needs(names: tuple[str, ...]) -> HostNeeds | None:

@@ -172,13 +172,9 @@ class StandInFinder:
     """Finds stand-ins among the types that have profiles."""
 
     def __init__(
-        self,
-        *,
-        known: Sequence[str],
-        table: GpuTable,
-        kinds: Mapping[str, GpuKind],
+        self, *, known: Sequence[str], table: GpuTable, kinds: Mapping[str, GpuKind],
         physics_off: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Prepare.
 
         Args:

@@ -110,15 +110,11 @@ def edges_of(graph: CommGraph) -> Edges:
     source = np.concatenate([low, high])
     by_source = np.argsort(source, kind="stable")
     return Edges(
-        low=low,
-        high=high,
-        first=np.searchsorted(source[by_source], np.arange(graph.workers + 1)),
+        low=low, high=high, first=np.searchsorted(source[by_source], np.arange(graph.workers + 1)),
         neighbour=np.concatenate([high, low])[by_source],
-        weight=np.tile(weight[heaviest], 2)[by_source],
-        source=graph.source,
-        target=graph.target,
+        weight=np.tile(weight[heaviest], 2)[by_source], source=graph.source, target=graph.target,
         num_bytes=graph.num_bytes,
-    )
+    )  # fmt: skip
 
 
 @array_kernel
@@ -258,12 +254,8 @@ def edges_at(graphs: KnownGraphs, number: int) -> Edges:
     low, high = graphs.first_edge[number], graphs.first_edge[number + 1]
     begin, end = graphs.first_sent[number], graphs.first_sent[number + 1]
     return Edges(
-        edges.low[low:high],
-        edges.high[low:high],
+        edges.low[low:high], edges.high[low:high],
         edges.first[graphs.first_worker[number] : graphs.first_worker[number + 1]],
-        edges.neighbour[2 * low : 2 * high],
-        edges.weight[2 * low : 2 * high],
-        edges.source[begin:end],
-        edges.target[begin:end],
-        edges.num_bytes[begin:end],
-    )
+        edges.neighbour[2 * low : 2 * high], edges.weight[2 * low : 2 * high],
+        edges.source[begin:end], edges.target[begin:end], edges.num_bytes[begin:end],
+    )  # fmt: skip

@@ -310,13 +310,9 @@ def fits_beside(
 
 @kernel
 def joining_cost(
-    slowing: Slowing,
-    feasible: BoolArray,
-    gpu_type: int,
-    tenants: IntArray,
-    last: int,
+    slowing: Slowing, feasible: BoolArray, gpu_type: int, tenants: IntArray, last: int,
     least_speed: float,
-) -> float:
+) -> float:  # fmt: skip
     """Self x worst victim slow-down of the last tenant of a GPU; NO_COST: it may not join.
 
     It may where it fits beside all, and all together are faster than `least_speed` jobs alone.

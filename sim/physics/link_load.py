@@ -230,13 +230,9 @@ def _load_links(network: LinkNetwork, scratch: LoadScratch, flows: int) -> int:
 
 @kernel
 def link_weights(
-    network: LinkNetwork,
-    profile: int,
-    servers: int,
-    scratch: LoadScratch,
-    entry: RowArray,
+    network: LinkNetwork, profile: int, servers: int, scratch: LoadScratch, entry: RowArray,
     first: int,
-) -> tuple[int, float, int]:
+) -> tuple[int, float, int]:  # fmt: skip
     """Write the directed links that a job uses, ascending, and its weight on each.
 
     Args:

@@ -77,16 +77,9 @@ def graph_of(topology: Topology) -> LinkGraph:
 
 
 def make_link_network(
-    *,
-    sharing: int,
-    overlap_frac: float,
-    alpha_local_s: float,
-    alpha_server_s: float,
-    eta_frac: float,
-    traffic: Traffic,
-    catalogue: Catalogue,
-    topology: Topology,
-) -> LinkNetwork:
+    *, sharing: int, overlap_frac: float, alpha_local_s: float, alpha_server_s: float,
+    eta_frac: float, traffic: Traffic, catalogue: Catalogue, topology: Topology,
+) -> LinkNetwork:  # fmt: skip
     """Put together what the kernel reads; PhysicsError if the traffic is of another catalogue."""
     if len(traffic.pattern) != len(catalogue.names):
         raise PhysicsError(
@@ -96,48 +89,31 @@ def make_link_network(
     graph = graph_of(topology)
     _check_graph(graph, topology)
     return LinkNetwork(
-        sharing=sharing,
-        overlap_frac=float(overlap_frac),
-        alpha_local_s=float(alpha_local_s),
-        alpha_server_s=float(alpha_server_s),
-        eta_frac=float(eta_frac),
-        profile=traffic_rows(traffic),
-        flows_per_worker=flows_per_worker(traffic),
+        sharing=sharing, overlap_frac=float(overlap_frac), alpha_local_s=float(alpha_local_s),
+        alpha_server_s=float(alpha_server_s), eta_frac=float(eta_frac),
+        profile=traffic_rows(traffic), flows_per_worker=flows_per_worker(traffic),
         capacity=graph.directed_gbps * BYTES_PER_GBIT,
         first_up=np.array(graph.first_up, dtype=np.int64),
         up_link=np.array(graph.up_link, dtype=np.int64),
         link_ends=np.array(graph.link_ends, dtype=np.int64, order="C"),
-        route_kind=int(graph.route_kind),
-        rule=np.array(graph.rule, dtype=np.int64),
+        route_kind=int(graph.route_kind), rule=np.array(graph.rule, dtype=np.int64),
         longest_route=max(1, int(graph.longest_route)),
-        inside_described=int(topology.inside is not None),
-        server=_servers(topology),
+        inside_described=int(topology.inside is not None), server=_servers(topology),
         gpu=_gpus(topology.inside),
-    )
+    )  # fmt: skip
 
 
 @cache
 def no_link_network() -> LinkNetwork:
     """What stands in the kernel's state where no links are shared; nobody reads it."""
     return LinkNetwork(
-        sharing=MAX_MIN,
-        overlap_frac=0.0,
-        alpha_local_s=0.0,
-        alpha_server_s=0.0,
-        eta_frac=0.0,
-        profile=np.zeros(0, dtype=TRAFFIC),
-        flows_per_worker=1,
-        capacity=np.zeros(0),
-        first_up=np.zeros(1, dtype=np.int64),
-        up_link=np.zeros(0, dtype=np.int64),
-        link_ends=np.zeros((0, ENDS), dtype=np.int64),
-        route_kind=0,
-        rule=np.zeros(2, dtype=np.int64),
-        longest_route=1,
-        inside_described=0,
-        server=np.zeros(0, dtype=SERVER_INSIDE),
-        gpu=np.zeros(0, dtype=GPU_INSIDE),
-    )
+        sharing=MAX_MIN, overlap_frac=0.0, alpha_local_s=0.0, alpha_server_s=0.0, eta_frac=0.0,
+        profile=np.zeros(0, dtype=TRAFFIC), flows_per_worker=1, capacity=np.zeros(0),
+        first_up=np.zeros(1, dtype=np.int64), up_link=np.zeros(0, dtype=np.int64),
+        link_ends=np.zeros((0, ENDS), dtype=np.int64), route_kind=0,
+        rule=np.zeros(2, dtype=np.int64), longest_route=1, inside_described=0,
+        server=np.zeros(0, dtype=SERVER_INSIDE), gpu=np.zeros(0, dtype=GPU_INSIDE),
+    )  # fmt: skip
 
 
 def _servers(topology: Topology) -> RowArray:

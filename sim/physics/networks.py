@@ -128,15 +128,9 @@ class TieredRings(_ByTables):
     assumed = "rings of three tiers"
 
     def __init__(
-        self,
-        *,
-        alpha_local_s: float,
-        alpha_server_s: float,
-        alpha_rack_s: float,
-        layers_in_flight: int,
-        overlap_frac: float,
-        contention: float,
-    ) -> None:
+        self, *, alpha_local_s: float, alpha_server_s: float, alpha_rack_s: float,
+        layers_in_flight: int, overlap_frac: float, contention: float,
+    ) -> None:  # fmt: skip
         """Set the constants.
 
         Args:
@@ -231,12 +225,9 @@ class YorkNetwork(_ByTables):
         return self.cost(gang, servers, racks)
 
     def step_s(
-        self,
-        catalogue: GangCatalogue,
-        row: IntArray,
-        servers: IntArray | FloatArray,
+        self, catalogue: GangCatalogue, row: IntArray, servers: IntArray | FloatArray,
         racks: IntArray,
-    ) -> FloatArray:
+    ) -> FloatArray:  # fmt: skip
         """The law itself: seconds an iteration, with the cost of one GPU as 1."""
         slow = 1.0 + self._rack_slow_frac * (np.asarray(racks) - 1.0)
         alone_s = catalogue.compute_s[row, 0] + catalogue.sync_s[row] * slow

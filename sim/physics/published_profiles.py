@@ -48,13 +48,10 @@ class _Model(NamedTuple):
 
 
 _MODELS = (
-    _Model("alexnet/512", 8, 244.0, 1.21),
-    _Model("vgg11/256", 11, 531.0, 3.84),
-    _Model("resnet18/512", 21, 46.7, 0.18),
-    _Model("resnet50/512", 54, 102.0, 11.8),
-    _Model("mobilenet_v3/512", 52, 9.9, 0.063),
-    _Model("bert_large/256", 66, 562.0, 1.71),
-)
+    _Model("alexnet/512", 8, 244.0, 1.21), _Model("vgg11/256", 11, 531.0, 3.84),
+    _Model("resnet18/512", 21, 46.7, 0.18), _Model("resnet50/512", 54, 102.0, 11.8),
+    _Model("mobilenet_v3/512", 52, 9.9, 0.063), _Model("bert_large/256", 66, 562.0, 1.71),
+)  # fmt: skip
 BYTES_PER_MB, SECONDS_PER_MS = 1e6, 1e-3
 
 
@@ -121,13 +118,9 @@ class LabProfiles(Catalogue):
     """
 
     def __init__(
-        self,
-        *,
-        gpu_types: Sequence[str],
-        models: Mapping[str, LabModel],
-        volumes: str,
+        self, *, gpu_types: Sequence[str], models: Mapping[str, LabModel], volumes: str,
         nic_gbps: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Make all rows, equally fast on every GPU type named.
 
         Args:
@@ -193,13 +186,10 @@ class YorkProfiles(GangCatalogue):
             names=tuple(f"{name} x{g}/{batch}" for name, batch, g in rows),
             gpu_types=tuple(gpu_types),
             compute_s=np.repeat((share_tflop / tflops)[:, None], len(gpu_types), axis=1),
-            sync_bytes=BYTES_PER_MB * param_mb,
-            gang_ok=np.ones(len(rows), dtype=np.bool_),
-            source="york",
-            gang=gang,
-            sync_s=sync_s(param_mb) * np.sqrt(gang),
+            sync_bytes=BYTES_PER_MB * param_mb, gang_ok=np.ones(len(rows), dtype=np.bool_),
+            source="york", gang=gang, sync_s=sync_s(param_mb) * np.sqrt(gang),
             tflop=gang * share_tflop,
-        )
+        )  # fmt: skip
 
 
 def sync_s(param_mb: FloatArray) -> FloatArray:
@@ -211,12 +201,9 @@ def sync_s(param_mb: FloatArray) -> FloatArray:
 
 
 def _check(
-    gpu_types: Sequence[str],
-    tflops: float,
-    most_gpus: int,
-    batches: Sequence[int],
+    gpu_types: Sequence[str], tflops: float, most_gpus: int, batches: Sequence[int],
     models: Mapping[str, Mapping[str, float]],
-) -> None:
+) -> None:  # fmt: skip
     if not gpu_types or not models or not batches:
         raise PhysicsError("profiles: gpu_types, models or batches is empty; name at least one")
     numbers = {"tflops": tflops, "most_gpus": most_gpus, "batches": min(batches)}

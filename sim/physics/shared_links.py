@@ -214,13 +214,9 @@ class _SharedLinks:
     def links(self, catalogue: Catalogue, topology: Topology) -> LinkNetwork:
         """The link network that the kernel reads."""
         return make_link_network(
-            sharing=self.sharing,
-            traffic=self._traffic.traffic(catalogue),
-            catalogue=catalogue,
-            topology=topology,
-            eta_frac=self._eta_frac,
-            **self._constants,
-        )
+            sharing=self.sharing, traffic=self._traffic.traffic(catalogue), catalogue=catalogue,
+            topology=topology, eta_frac=self._eta_frac, **self._constants,
+        )  # fmt: skip
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
         """What schedulers go by: tables that come near these links (`link_tables`)."""

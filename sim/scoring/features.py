@@ -73,11 +73,8 @@ def weigh_placement(scratch: Scratch, job: int, m: int) -> float:
         `spread` and `contention` in one.
     """
     row, x, scalars, shared = (
-        scratch.job[job],
-        scratch.pair,
-        scratch.scalars[0],
-        scratch.here[0].shared != 0,
-    )
+        scratch.job[job], scratch.pair, scratch.scalars[0], scratch.here[0].shared != 0,
+    )  # fmt: skip
     if shared or scalars.look_ahead != 0 or scalars.num_placed > 0:
         choose_gpus(scratch)
     if scalars.num_placed > 0:

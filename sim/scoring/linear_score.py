@@ -44,16 +44,9 @@ class LinearScore:
     shares = True  # it may put a job beside others
 
     def __init__(
-        self,
-        *,
-        window: int,
-        patience_s: float,
-        use_durations: bool,
-        rest_share: float,
-        rest_most_s: float | None = None,
-        weights: dict[str, Any],
-        weights_file: str | None,
-    ) -> None:
+        self, *, window: int, patience_s: float, use_durations: bool, rest_share: float,
+        rest_most_s: float | None = None, weights: dict[str, Any], weights_file: str | None,
+    ) -> None:  # fmt: skip
         """Keep the weights.
 
         Args:
@@ -77,13 +70,10 @@ class LinearScore:
         given: Mapping[str, Any] = weights if weights_file is None else read_weights(weights_file)
         self._weights = score_weights_of(given, place)
         self._mind = Mind(
-            window=window,
-            patience_s=patience_s,
-            use_durations=use_durations,
-            rest_share=rest_share,
-            look_ahead=self._weights.looks_ahead(),
+            window=window, patience_s=patience_s, use_durations=use_durations,
+            rest_share=rest_share, look_ahead=self._weights.looks_ahead(),
             rest_most_s=np.inf if rest_most_s is None else rest_most_s,
-        )
+        )  # fmt: skip
         self.needs = Signal.PROFILE | Signal.INTERFERENCE
         if use_durations:
             self.needs |= Signal.PREDICTION

@@ -100,15 +100,9 @@ def _cost_on(scratch: Scratch, job: int, gpu: int) -> float:
     ask, belief, limit_milli = scratch.job[job], scratch.belief, scratch.scalars[0].limit_milli
     least_speed = 0.0  # how much a pair has to do together is for weights to say
     return sharing_cost(
-        scratch.state,
-        ask,
-        gpu,
-        belief.slowing,
-        belief.feasible,
-        scratch.tenants,
-        limit_milli,
+        scratch.state, ask, gpu, belief.slowing, belief.feasible, scratch.tenants, limit_milli,
         least_speed,
-    )
+    )  # fmt: skip
 
 
 @kernel

@@ -91,20 +91,16 @@ def scoring_on(scratch: Scratch, weights: ScoreWeights) -> Scoring:
     orders["suspends"] = suspends
     suspend = weights.suspend if weights.suspend is not None else np.zeros(len(SuspendWeight))
     return Scoring(
-        scratch=scratch,
-        routine=np.zeros(4, dtype=INT),
+        scratch=scratch, routine=np.zeros(4, dtype=INT),
         start_weight=_one_each(weights.start, StartWeight, "start"),
         forward_weight=_one_each(weights.forward, ForwardWeight, "forward"),
         suspend_weight=_one_each(suspend, SuspendWeight, "suspend"),
         start_units=units_of(weights.start_layer, len(StartWeight), "start"),
         forward_units=units_of(weights.forward_layer, len(ForwardWeight), "forward"),
         suspend_units=units_of(weights.suspend_layer, len(SuspendWeight), "suspend"),
-        start_x=np.zeros(len(StartWeight)),
-        forward_x=np.zeros(len(ForwardWeight)),
-        suspend_x=np.zeros(len(SuspendWeight)),
-        best=np.zeros(4, dtype=BEST),
-        orders=orders,
-    )
+        start_x=np.zeros(len(StartWeight)), forward_x=np.zeros(len(ForwardWeight)),
+        suspend_x=np.zeros(len(SuspendWeight)), best=np.zeros(4, dtype=BEST), orders=orders,
+    )  # fmt: skip
 
 
 def _one_each(weights: FloatArray, group: type[Column], name: str) -> FloatArray:

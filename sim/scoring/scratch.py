@@ -176,36 +176,24 @@ def scratch_of(view: ClusterView, mind: Mind) -> Scratch:
     gpus, servers, partitions = topology.num_gpus, topology.num_servers, view.num_partitions
     profiles = len(view.belief.catalogue.names)
     return Scratch(
-        state=state_of(view),
-        scalars=_scalars(view, mind),
-        job=_job_rows(view, mind.use_durations),
-        gpu=np.zeros(gpus, dtype=GPU),
-        tenants=empty_tenants(view.tenant.shape[1]),
-        cost=np.zeros((profiles, gpus)),
-        costed_at=np.full((profiles, gpus), NEVER, dtype=np.int64),
+        state=state_of(view), scalars=_scalars(view, mind), job=_job_rows(view, mind.use_durations),
+        gpu=np.zeros(gpus, dtype=GPU), tenants=empty_tenants(view.tenant.shape[1]),
+        cost=np.zeros((profiles, gpus)), costed_at=np.full((profiles, gpus), NEVER, dtype=np.int64),
         server=np.zeros(servers, dtype=SERVER),
         rack_stamp=np.zeros(len(view.uplink_jobs), dtype=np.int64),
-        partition=np.zeros(partitions, dtype=PARTITION),
-        waiting=np.zeros(jobs, dtype=WAITING),
+        partition=np.zeros(partitions, dtype=PARTITION), waiting=np.zeros(jobs, dtype=WAITING),
         window=np.zeros(mind.window, dtype=np.int64),
         line=np.zeros((partitions, mind.window), dtype=np.int64),
         line_count=np.zeros(partitions, dtype=np.int64),
         by_key=np.zeros(mind.window, dtype=np.int64),
-        start_in_s=np.zeros((partitions, mind.window)),
-        ahead=_ahead(view, mind.window),
-        here=np.zeros(1, dtype=HERE),
-        used=np.zeros(servers, dtype=np.int64),
-        chosen=np.zeros(gpus, dtype=np.int64),
-        placed=np.zeros(gpus, dtype=np.int64),
-        pair=np.zeros(len(OfPair)),
-        forward=np.zeros(len(OfForward)),
-        suspension=np.zeros(len(OfSuspension)),
-        victim=np.zeros(jobs, dtype=np.int64),
-        marked=np.zeros(jobs, dtype=np.int64),
-        touched=np.zeros(jobs, dtype=np.int64),
-        work_ahead_h=np.zeros(partitions),
-        belief=_belief(view),
-    )
+        start_in_s=np.zeros((partitions, mind.window)), ahead=_ahead(view, mind.window),
+        here=np.zeros(1, dtype=HERE), used=np.zeros(servers, dtype=np.int64),
+        chosen=np.zeros(gpus, dtype=np.int64), placed=np.zeros(gpus, dtype=np.int64),
+        pair=np.zeros(len(OfPair)), forward=np.zeros(len(OfForward)),
+        suspension=np.zeros(len(OfSuspension)), victim=np.zeros(jobs, dtype=np.int64),
+        marked=np.zeros(jobs, dtype=np.int64), touched=np.zeros(jobs, dtype=np.int64),
+        work_ahead_h=np.zeros(partitions), belief=_belief(view),
+    )  # fmt: skip
 
 
 def _scalars(view: ClusterView, mind: Mind) -> RowArray:
@@ -241,19 +229,13 @@ def _ahead(view: ClusterView, window: int) -> Ahead:
     topology, state, gpus = view.topology, state_of(view), view.topology.num_gpus
     return Ahead(
         first_gpu=topology.server_first_gpu.astype(np.int64),
-        gpu_server=topology.gpu_server.astype(np.int64),
-        servers=state.own,
+        gpu_server=topology.gpu_server.astype(np.int64), servers=state.own,
         first=np.append(state.partition["first_own"], len(state.own)),
-        largest=np.ones(view.num_partitions, dtype=np.int64),
-        free_s=np.zeros(gpus),
-        release_s=np.zeros(gpus),
-        after_s=np.zeros(gpus),
-        drained_s=np.zeros(topology.num_servers),
-        largest_gang=np.ones(1, dtype=np.int64),
-        gangs=np.zeros(window + 1, dtype=np.int64),
-        jobs=np.zeros(window + 1, dtype=np.int64),
-        compact_in_s=np.zeros(window + 1),
-    )
+        largest=np.ones(view.num_partitions, dtype=np.int64), free_s=np.zeros(gpus),
+        release_s=np.zeros(gpus), after_s=np.zeros(gpus), drained_s=np.zeros(topology.num_servers),
+        largest_gang=np.ones(1, dtype=np.int64), gangs=np.zeros(window + 1, dtype=np.int64),
+        jobs=np.zeros(window + 1, dtype=np.int64), compact_in_s=np.zeros(window + 1),
+    )  # fmt: skip
 
 
 def _belief(view: ClusterView) -> Belief:

@@ -30,14 +30,10 @@ NEAR = 1_000_000  # more GPUs than a server has
 # Where agents make room, once they have said for whom and in which partition: about what the
 # learned weights of the linear score say.
 ROOM_WORTH = {
-    OfSuspension.WORK_RATIO: -1.1,
-    OfSuspension.LEAST_RATIO: 5.8,
-    OfSuspension.VICTIMS_LEFT: 0.2,
-    OfSuspension.WASTE: -2.0,
-    OfSuspension.HOMELESS: -1.9,
-    OfSuspension.TIMES: -2.0,
+    OfSuspension.WORK_RATIO: -1.1, OfSuspension.LEAST_RATIO: 5.8, OfSuspension.VICTIMS_LEFT: 0.2,
+    OfSuspension.WASTE: -2.0, OfSuspension.HOMELESS: -1.9, OfSuspension.TIMES: -2.0,
     OfSuspension.RAN: 0.2,
-}
+}  # fmt: skip
 _ROOM_AT = tuple(int(column) for column in ROOM_WORTH)
 _ROOM_WORTH = tuple(ROOM_WORTH.values())
 
@@ -255,11 +251,8 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
 def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
     """Fill `suspension` for what `make_room` found for `job`, of partition `home`, in `m`."""
     x, scalars, job_s, gang = (
-        scratch.suspension,
-        scratch.scalars[0],
-        left_s(scratch, job),
-        scratch.job[job].gang,
-    )
+        scratch.suspension, scratch.scalars[0], left_s(scratch, job), scratch.job[job].gang,
+    )  # fmt: skip
     freed, homeless, times, work_s = 0, 0, 0, 0.0
     least_s, ran_s, now_s = np.inf, np.inf, scratch.state.world[0].now_s
     for k in range(scalars.num_victims):

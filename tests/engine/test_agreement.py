@@ -60,13 +60,41 @@ class LeastDone(PreemptiveScheduler):
         return np.floor(view.jobs.attained_gpu_s[jobs] / 3.0)
 
 
+class LeastShare(PreemptiveScheduler):
+    """One by every column that arithmetic may take, and every step of it."""
+
+    order_name, order_needs = "least_share", Signal.PREDICTION | Signal.DURATION
+    long_s = 5.0
+
+    def priority(self, view, jobs):
+        columns = view.jobs
+        left_s = np.maximum(columns.remaining_s[jobs], columns.predicted_remaining_s[jobs] / 2)
+        is_long = (columns.duration_s >= self.long_s)[jobs] * (columns.estimate_s[jobs] > 3)
+        late = np.minimum(-columns.submit_s, columns.progress_s)[jobs]
+        lost = columns.preemptions[jobs] + columns.restarts[jobs]
+        return left_s * columns.num_gpus[jobs] + self.weight() * is_long + late - 2 * lost
+
+    def weight(self):
+        return self.long_s * 3
+
+
+class LeastLogged(PreemptiveScheduler):
+    """One that is asked for at each decision."""
+
+    order_name, order_needs = "least_logged", Signal.DURATION
+
+    def priority(self, view, jobs):
+        return np.log1p(view.jobs.remaining_s[jobs])
+
+
 class LeastLeft(PreemptiveScheduler):
-    """An own order with preemption by keys that fall as a job gets on."""
+    """An own order with preemption by keys that change as a job gets on."""
 
     order_name, order_needs = "least_left", Signal.PREDICTION
 
     def keys(self, jobs):
-        return jobs.predicted_remaining_s * jobs.num_gpus + np.arange(len(jobs.num_gpus)) % 2
+        left_s = jobs.predicted_remaining_s * np.sqrt(jobs.num_gpus) - jobs.attained_gpu_s / 3.0
+        return left_s + np.arange(len(jobs.num_gpus)) % 2
 
 
 class ClassFirst(PreemptiveScheduler):
@@ -87,21 +115,18 @@ QUEUES: dict[str, Make] = {
     "newest": lambda p, s: Newest(placer=p, sharing=s, skip_blocked=True),
 }
 PREEMPTIVE: dict[str, Make] = {
-    "srtf": ORDERS["srtf"],
-    "las": ORDERS["las"],
-    "srsf": lambda p, s: Srsf(placer=p, sharing=s),
+    "srtf": ORDERS["srtf"], "las": ORDERS["las"], "srsf": lambda p, s: Srsf(placer=p, sharing=s),
     "least_done": lambda p, s: LeastDone(placer=p, sharing=s),
+    "least_share": lambda p, s: LeastShare(placer=p, sharing=s),
+    "least_logged": lambda p, s: LeastLogged(placer=p, sharing=s),
     "least_left": lambda p, s: LeastLeft(placer=p, sharing=s),
     "class_first": lambda p, s: ClassFirst(placer=p, sharing=s),
-}
+}  # fmt: skip
 PLAIN: dict[str, Callable[[], Placer]] = {
-    **{name: make for name, make in PLACERS.items() if name != "random"},
-    "best_fit": BestFit,
-    "closest": Closest,
-    "lwf": lambda: Lwf(kappa=1),
-    "lwf_3": lambda: Lwf(kappa=3),
+    **{name: make for name, make in PLACERS.items() if name != "random"}, "best_fit": BestFit,
+    "closest": Closest, "lwf": lambda: Lwf(kappa=1), "lwf_3": lambda: Lwf(kappa=3),
     "heavy_edge": HeavyEdge,
-}
+}  # fmt: skip
 JUDGING: dict[str, Callable[[], Placer]] = {
     "compact_wait": lambda: CompactWait(most_slowdown=1.3),
     "delay": lambda: Delay(rack_wait_s=2.0, anywhere_wait_s=5.0),

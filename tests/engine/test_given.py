@@ -1,11 +1,13 @@
 """What an order or a placer of one's own has to have and to give, and what is told instead."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sim.engine.composed import PreemptiveScheduler, QueueScheduler
+from sim.engine.given import as_arithmetic
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
 from sim.schedulers.gavel import Gavel
@@ -108,6 +110,76 @@ def test_priorities_are_one_number_a_job_that_is_asked_for(compiled: bool):
 
     told = refused(Priority, compiled=compiled)
     assert told.startswith("Priority.priority gives 3; it must give one number for each of the ")
+
+
+CALLS: list[float] = []
+PRIORITIES = {  # what it gives: whether that is arithmetic which compiled code takes
+    "jobs.attained_gpu_s[rows]": True,
+    "2 - (jobs.progress_s * jobs.num_gpus)[rows] / self.weight": True,
+    "(jobs.restarts[rows] > 0) * -np.floor(jobs.submit_s[rows])": True,
+    "np.exp(jobs.progress_s[rows])": False,  # compiled code's may differ in the last bit
+    "jobs.submit_s[rows] - view.now_s": False,
+    "jobs.submit_s[rows] * len(view.queued)": False,
+    "jobs.resume_s[rows]": False,
+    "jobs.remaining_s[rows]": False,  # the run says that it needs DURATION
+    "jobs.num_gpus[rows][::-1]": False,
+    "(jobs.num_gpus[rows] > 2) + (jobs.restarts[rows] > 0)": False,  # true and true is true
+    "jobs.num_gpus + jobs.num_gpus[rows]": False,
+    "np.where(jobs.num_gpus[rows] > 2, 1.0, 0.0)": False,
+    "jobs.submit_s[rows] if jobs.num_gpus[rows] > 1 else jobs.num_gpus[rows]": False,
+    "jobs.num_gpus[rows] * len(CALLS)": False,
+    "jobs.num_gpus[rows] * np.random.random()": False,
+    "jobs.num_gpus[rows] * self.counted[0]": False,
+    "jobs.num_gpus[rows] * self.count()": False,
+    "jobs.num_gpus": False,
+    "rows": False,
+}
+KEYS = {
+    "jobs.attained_gpu_s / jobs.num_gpus": True,
+    "np.sqrt(jobs.num_gpus) - np.arange(3) * jobs.progress_s": True,
+    "np.lexsort((jobs.num_gpus, jobs.submit_s))": False,  # told once
+    "np.sqrt(jobs.progress_s)": False,
+    "np.ones(2) * jobs.progress_s": False,
+    "(jobs.num_gpus > 1) * jobs.progress_s": True,
+    "(jobs.num_gpus > 1) + (jobs.progress_s > 1)": False,
+    "jobs.num_gpus * 2**60 + jobs.progress_s": False,  # no float is as exact
+    "jobs.progress_s * np.random.random(3)": False,
+}
+
+
+class Weighed(PreemptiveScheduler):
+    order_name, order_needs = "weighed", Signal.NONE
+    weight, counted = 3.0, (1.0,)
+
+    def count(self):
+        self.weight += 1.0
+        return self.weight
+
+
+def weighed(given: str, *, by_keys: bool = False) -> Weighed:
+    """An order with these `keys` or this `priority`."""
+    names: dict[str, Any] = {}
+    head = "keys(self, jobs)" if by_keys else "priority(self, view, rows)"
+    text = f"def {head}:\n    {'' if by_keys else 'jobs = view.jobs'}\n    return {given}"
+    exec(text, globals(), names)
+    return type("Own", (Weighed,), names)(**ROLE)
+
+
+@pytest.mark.parametrize(("given", "taken"), [*PRIORITIES.items(), *KEYS.items()])
+def test_arithmetic_on_columns_is_taken_by_compiled_code(given: str, taken: bool):
+    jobs = world(JOBS, cluster(2, 2)).views(Signal.NONE).view().jobs
+    by_keys = given in KEYS
+    own = weighed(given, by_keys=by_keys)
+    assert (as_arithmetic(own, jobs, by_keys=by_keys) is not None) == taken
+
+
+def test_a_priority_that_is_no_number_is_told_wherever_it_is_worked_out():
+    told = [
+        refused(type(weighed("jobs.num_gpus[rows] * np.nan")), compiled=compiled)
+        for compiled in (True, False)
+    ]
+    assert told[0] == told[1]
+    assert "Own.priority gives (1,) numbers, 1 of them NaN" in told[0]
 
 
 @pytest.mark.parametrize(

@@ -50,15 +50,10 @@ class Case:
 
 @st.composite
 def cases(
-    draw: Callable[..., Any],
-    *,
-    most_partitions: int,
-    most_jobs: int = 40,
-    physics: bool | None = None,
-    equal_servers: bool = False,
-    life: bool = False,
+    draw: Callable[..., Any], *, most_partitions: int, most_jobs: int = 40,
+    physics: bool | None = None, equal_servers: bool = False, life: bool = False,
     mixes: bool = False,
-) -> Case:
+) -> Case:  # fmt: skip
     """1 to `most_jobs` jobs on 1 to 6 servers of 1 to 4 GPUs.
 
     With `life`, jobs have traits and servers come and go; some jobs may then wait for ever. With
@@ -113,25 +108,18 @@ def _topology(draw: Callable[..., Any], rng: np.random.Generator, equal_servers:
         size = rng.integers(1, 5, servers)
     racks = draw(st.integers(1, min(3, servers)), label="racks")
     return Topology(
-        name="case",
-        gpu_types=GPU_TYPES,
-        gpu_server=np.repeat(np.arange(servers), size),
+        name="case", gpu_types=GPU_TYPES, gpu_server=np.repeat(np.arange(servers), size),
         server_first_gpu=np.concatenate([[0], np.cumsum(size)]),
         server_gpu_type=rng.integers(0, 2, servers),
-        server_rack=np.arange(servers) * racks // servers,
-        nic_gbps=np.full(servers, 10.0),
-        uplink_gbps=np.full(racks, 20.0),
-        intra_gbps=np.full(servers, 80.0),
-    )
+        server_rack=np.arange(servers) * racks // servers, nic_gbps=np.full(servers, 10.0),
+        uplink_gbps=np.full(racks, 20.0), intra_gbps=np.full(servers, 80.0),
+    )  # fmt: skip
 
 
 def _jobs(
-    draw: Callable[..., Any],
-    topology: Topology,
-    owner: IntArray,
-    rng: np.random.Generator,
+    draw: Callable[..., Any], topology: Topology, owner: IntArray, rng: np.random.Generator,
     most: int,
-) -> JobTable:
+) -> JobTable:  # fmt: skip
     capacity = np.bincount(owner, weights=topology.gpus_per_server).astype(np.int64)
     columns = (
         range(5),  # gap to the job before: 0 makes ties
@@ -151,14 +139,11 @@ def _jobs(
     grain = draw(st.sampled_from([1.0, 0.7]), label="grain")
     return JobTable(
         job_id=np.array([f"j{i}" for i in range(count)], dtype=object),
-        submit_s=np.cumsum(gap) * 1.0,
-        num_gpus=np.minimum(gang, capacity[home]),
+        submit_s=np.cumsum(gap) * 1.0, num_gpus=np.minimum(gang, capacity[home]),
         duration_s=duration * grain,
-        estimate_s=duration * grain * rng.choice([0.5, 1.0, 2.0], count),
-        profile=profile,
-        home=home,
-        measured=np.ones(count, dtype=np.bool_),
-    )
+        estimate_s=duration * grain * rng.choice([0.5, 1.0, 2.0], count), profile=profile,
+        home=home, measured=np.ones(count, dtype=np.bool_),
+    )  # fmt: skip
 
 
 def _no_physics(topology: Topology) -> Physics:
@@ -200,10 +185,6 @@ def _physics(topology: Topology, rng: np.random.Generator) -> Physics:
 
 def _catalogue(compute_s: np.ndarray) -> Catalogue:
     return Catalogue(
-        names=tuple(f"p{p}" for p in range(PROFILES)),
-        gpu_types=GPU_TYPES,
-        compute_s=compute_s,
-        sync_bytes=np.zeros(PROFILES),
-        gang_ok=np.ones(PROFILES, dtype=np.bool_),
-        source="random",
-    )
+        names=tuple(f"p{p}" for p in range(PROFILES)), gpu_types=GPU_TYPES, compute_s=compute_s,
+        sync_bytes=np.zeros(PROFILES), gang_ok=np.ones(PROFILES, dtype=np.bool_), source="random",
+    )  # fmt: skip

@@ -46,24 +46,14 @@ ORDERS: dict[str, Make] = {
     "tetris": lambda p, s: Tetris(placer=p, sharing=s, skip_blocked=True),
 }
 PLACERS: dict[str, Callable[[], Placer]] = {
-    "consolidated": Consolidated,
-    "first_fit": FirstFit,
-    "least_interference": LeastInterference,
-    "least_loaded": LeastLoaded,
-    "packed": Packed,
-    "random": Random,
-    "worst_fit": WorstFit,
-}
+    "consolidated": Consolidated, "first_fit": FirstFit, "least_interference": LeastInterference,
+    "least_loaded": LeastLoaded, "packed": Packed, "random": Random, "worst_fit": WorstFit,
+}  # fmt: skip
 SHARINGS: dict[str, Callable[[], Sharing]] = {
-    "off": NoSharing,
-    "always": AlwaysShare,
-    "fallback": FallbackSharing,
+    "off": NoSharing, "always": AlwaysShare, "fallback": FallbackSharing,
     "selective": lambda: SelectiveSharing(threshold=1.2),
-}
+}  # fmt: skip
 FORWARDINGS = {
-    "least_loaded": LeastLoadedForwarding,
-    "own": OwnOnly,
-    "own_then_least_loaded": OwnThenLeastLoaded,
-    "random": RandomForwarding,
-    "steal": Steal,
-}
+    "least_loaded": LeastLoadedForwarding, "own": OwnOnly,
+    "own_then_least_loaded": OwnThenLeastLoaded, "random": RandomForwarding, "steal": Steal,
+}  # fmt: skip

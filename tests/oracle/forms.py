@@ -151,11 +151,9 @@ class _Partitions:
         if self._scheduler.forwarding.steals:
             self._steal(view, at, starts, preempts, forwards, wakes)
         return Decision(
-            starts=tuple(starts),
-            preempts=tuple(preempts),
-            forwards=tuple(forwards),
+            starts=tuple(starts), preempts=tuple(preempts), forwards=tuple(forwards),
             wake_s=min((wake for wake in wakes if wake is not None), default=None),
-        )
+        )  # fmt: skip
 
     def _route_arrivals(self, view: ClusterView, at: IntArray) -> list[Forward]:
         """Send jobs that queue for the first time where the rule wants them; updates `at`."""

@@ -49,14 +49,10 @@ def with_links(
     """The physics with links that jobs share by one of the three rules."""
     network = make_link_network(
         sharing=draw(st.sampled_from([MAX_MIN, K_WAY, DUTY]), label="sharing"),
-        overlap_frac=draw(st.sampled_from([0.0, 0.25]), label="overlap"),
-        alpha_local_s=1e-5,
-        alpha_server_s=5e-5,
-        eta_frac=0.3,
-        traffic=_traffic(len(physics.catalogue.names), rng),
-        catalogue=physics.catalogue,
-        topology=topology,
-    )
+        overlap_frac=draw(st.sampled_from([0.0, 0.25]), label="overlap"), alpha_local_s=1e-5,
+        alpha_server_s=5e-5, eta_frac=0.3, traffic=_traffic(len(physics.catalogue.names), rng),
+        catalogue=physics.catalogue, topology=topology,
+    )  # fmt: skip
     return replace(physics, links=network)
 
 
@@ -65,11 +61,7 @@ def _traffic(profiles: int, rng: np.random.Generator) -> Traffic:
         return rng.choice([0.0, 0.3, 1.0, 4.0], profiles) * BYTES_A_GBPS
 
     return Traffic(
-        pattern=rng.choice([RING, RING, PARAMETER_SERVER, MIX], profiles),
-        grad_bytes=sizes(),
-        ps_count=rng.integers(1, 4, profiles),
-        stages=rng.choice([1, 2, 3], profiles),
-        tensor_width=rng.choice([1, 2], profiles),
-        activation_bytes=sizes(),
-        tensor_bytes=sizes(),
-    )
+        pattern=rng.choice([RING, RING, PARAMETER_SERVER, MIX], profiles), grad_bytes=sizes(),
+        ps_count=rng.integers(1, 4, profiles), stages=rng.choice([1, 2, 3], profiles),
+        tensor_width=rng.choice([1, 2], profiles), activation_bytes=sizes(), tensor_bytes=sizes(),
+    )  # fmt: skip

@@ -29,16 +29,9 @@ class ReferenceSimulator:
     """One run; takes what `sim.simulator.Simulator` takes."""
 
     def __init__(
-        self,
-        *,
-        jobs: JobTable,
-        topology: Topology,
-        physics: Physics,
-        belief: Physics,
-        partition_of_server: IntArray,
-        rules: Rules,
-        outages: Outages,
-    ) -> None:
+        self, *, jobs: JobTable, topology: Topology, physics: Physics, belief: Physics,
+        partition_of_server: IntArray, rules: Rules, outages: Outages,
+    ) -> None:  # fmt: skip
         self.table, self.topology, self.belief, self.rules = jobs, topology, belief, rules
         self.partition_of_server = partition_of_server.tolist()
         self.physics = ReferencePhysics(topology, physics, rules)

@@ -107,15 +107,10 @@ def reference_jobs(table: JobTable) -> list[ReferenceJob]:
 def _job(table: JobTable, row: int) -> ReferenceJob:
     gang = int(table.num_gpus[row])
     job = ReferenceJob(
-        row=row,
-        submit_s=float(table.submit_s[row]),
-        gang=gang,
-        work_s=float(table.duration_s[row]),
-        profile=int(table.profile[row]),
-        partition=int(table.home[row]),
-        least=gang,
-        most=gang,
-    )
+        row=row, submit_s=float(table.submit_s[row]), gang=gang,
+        work_s=float(table.duration_s[row]), profile=int(table.profile[row]),
+        partition=int(table.home[row]), least=gang, most=gang,
+    )  # fmt: skip
     if table.demands is not None:
         for name in ("gpu_milli", "cpu_milli", "memory_mib", "type_mask"):
             setattr(job, name, int(getattr(table.demands, name)[row]))

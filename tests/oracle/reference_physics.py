@@ -150,11 +150,9 @@ class ReferencePhysics:
         return {self.rack_of[server] for server in self.servers(job)}
 
     def _sharers(
-        self,
-        places: Callable[[ReferenceJob], set[int]],
-        job: ReferenceJob,
+        self, places: Callable[[ReferenceJob], set[int]], job: ReferenceJob,
         running: list[ReferenceJob],
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Jobs that span several of these places, on the busiest one of `job`."""
         wide = [places(other) for other in running if len(places(other)) > 1]
         return max(1, *(sum(1 for spans in wide if place in spans) for place in places(job)))

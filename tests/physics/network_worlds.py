@@ -29,13 +29,10 @@ def built(path: str) -> Any:
 
 def catalogue_of(profiles: int) -> Catalogue:
     return Catalogue(
-        names=tuple(f"m{p}/1" for p in range(profiles)),
-        gpu_types=("p100",),
-        compute_s=np.ones((profiles, 1)),
-        sync_bytes=np.full(profiles, GB),
-        gang_ok=np.ones(profiles, dtype=np.bool_),
-        source="random",
-    )
+        names=tuple(f"m{p}/1" for p in range(profiles)), gpu_types=("p100",),
+        compute_s=np.ones((profiles, 1)), sync_bytes=np.full(profiles, GB),
+        gang_ok=np.ones(profiles, dtype=np.bool_), source="random",
+    )  # fmt: skip
 
 
 def traffic_of(*rows: dict[str, float]) -> Traffic:
@@ -77,12 +74,9 @@ def linked(topology: Topology, *rows: dict[str, float], **changed: float) -> Phy
     links, catalogue = network_of(topology, traffic_of(*rows), **changed), catalogue_of(len(rows))
     ones = np.ones((1, len(rows), len(rows)))
     return Physics(
-        catalogue=catalogue,
-        pairs=PairTable(ones, ones > 0, "none"),
-        network=link_tables(links, catalogue, topology),
-        reference_gpu="p100",
-        links=links,
-    )
+        catalogue=catalogue, pairs=PairTable(ones, ones > 0, "none"),
+        network=link_tables(links, catalogue, topology), reference_gpu="p100", links=links,
+    )  # fmt: skip
 
 
 def placement_seconds(

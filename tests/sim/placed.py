@@ -26,13 +26,9 @@ class Held(NamedTuple):
 
 
 def view_with(
-    gang: int,
-    topology: Topology,
-    held: Sequence[Held] = (),
-    *,
-    physics: Physics | None = None,
+    gang: int, topology: Topology, held: Sequence[Held] = (), *, physics: Physics | None = None,
     profile: int = 0,
-) -> ClusterView:
+) -> ClusterView:  # fmt: skip
     """What is seen when a gang comes at 1, beside the jobs that hold GPUs since 0."""
     jobs = [Job(0, len(each.gpus), each.work_s, profile=each.profile) for each in held]
     simulator = world(
@@ -67,12 +63,9 @@ def answer(
 
 
 def comm_physics(
-    topology: Topology,
-    sync_bytes: Sequence[float],
-    *,
-    server_s: Sequence[float] | None = None,
+    topology: Topology, sync_bytes: Sequence[float], *, server_s: Sequence[float] | None = None,
     rack_s: Sequence[float] = (0.0, 0.0),
-) -> Physics:
+) -> Physics:  # fmt: skip
     """Profiles that exchange so many bytes; a gang pays by its servers and racks, a step of 1 s."""
     count = len(sync_bytes)
     plain = physics_of(topology, slowdown=[[1.0] * count] * count, server_s=server_s)

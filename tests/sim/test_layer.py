@@ -28,12 +28,10 @@ STARTS, FORWARDS = len(START_FEATURES), len(FORWARD_FEATURES)
 def drawn(units: int, features: int, seed: int = 0) -> Layer:
     rng = np.random.default_rng(seed)
     return Layer(
-        mean=rng.normal(size=features),
-        scale=rng.uniform(0.2, 3.0, size=features),
-        inner=rng.normal(size=(units, features)),
-        bias=rng.normal(size=units),
+        mean=rng.normal(size=features), scale=rng.uniform(0.2, 3.0, size=features),
+        inner=rng.normal(size=(units, features)), bias=rng.normal(size=units),
         outer=rng.normal(size=units),
-    )
+    )  # fmt: skip
 
 
 def scheduler(weights: ScoreWeights, path: Path | None = None) -> LinearScore:

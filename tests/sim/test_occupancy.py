@@ -26,11 +26,9 @@ def looked(look: Callable[[ClusterView], Any], **rules: Any) -> Any:
     Each server has 7 cores and 100 MiB.
     """
     topology = dataclasses.replace(
-        cluster(3, 3, types=("x", "x", "y")),
-        server_gpu_type=np.array([0, 0, 1]),
-        server_cpu_milli=np.full(3, 7000),
-        server_memory_mib=np.full(3, 100),
-    )
+        cluster(3, 3, types=("x", "x", "y")), server_gpu_type=np.array([0, 0, 1]),
+        server_cpu_milli=np.full(3, 7000), server_memory_mib=np.full(3, 100),
+    )  # fmt: skip
     physics = physics_of(topology, slowdown=((1.5,),), compute_s=(1.0, 1.0))
     traits = {"demands": Demands(*(np.array(column) for column in zip(*ASKS, strict=True)))}
     yard = world([Job(0, 1, 5)] * len(ASKS), topology, physics=physics, traits=traits,

@@ -20,13 +20,11 @@ def tables(rng: np.random.Generator, topology: Topology):
     """Physics with every column of the tables in use."""
     physics = physics_of(topology)
     network = replace(
-        physics.network,
-        local_s=rng.uniform(0, 1, (1, 3)),
+        physics.network, local_s=rng.uniform(0, 1, (1, 3)),
         server_s=np.concatenate([np.zeros((1, 2)), rng.uniform(0, 1, (1, 2))], axis=1),
         rack_s=np.concatenate([np.zeros((1, 2)), rng.uniform(0, 1, (1, 1))], axis=1),
-        nic_factor=np.array([1.0, 1.0, 1.7]),
-        uplink_factor=np.array([1.0, 1.0, 2.3]),
-    )
+        nic_factor=np.array([1.0, 1.0, 1.7]), uplink_factor=np.array([1.0, 1.0, 2.3]),
+    )  # fmt: skip
     return replace(physics, network=network)
 
 

@@ -62,12 +62,9 @@ def job_table(jobs: Sequence[Job]) -> JobTable:
 
 
 def cluster(
-    servers: int,
-    gpus_per_server: int | list[int],
-    *,
-    servers_per_rack: int = 8,
+    servers: int, gpus_per_server: int | list[int], *, servers_per_rack: int = 8,
     types: Sequence[str] = ("x",),
-) -> Topology:
+) -> Topology:  # fmt: skip
     return leaf_spine(
         name="hand", servers=servers, gpus_per_server=gpus_per_server,
         servers_per_rack=servers_per_rack, gpu_types=list(types), intra_gbps=80.0, nic_gbps=10.0,
@@ -76,14 +73,10 @@ def cluster(
 
 
 def physics_of(
-    topology: Topology,
-    *,
-    slowdown: Sequence[Sequence[float]] = ((1.0,),),
-    infeasible: Sequence[tuple[int, int]] = (),
-    server_s: Sequence[float] | None = None,
-    nic_factor: Sequence[float] = (1.0, 1.0),
-    compute_s: Sequence[float] = (1.0,),
-) -> Physics:
+    topology: Topology, *, slowdown: Sequence[Sequence[float]] = ((1.0,),),
+    infeasible: Sequence[tuple[int, int]] = (), server_s: Sequence[float] | None = None,
+    nic_factor: Sequence[float] = (1.0, 1.0), compute_s: Sequence[float] = (1.0,),
+) -> Physics:  # fmt: skip
     """A step takes `compute_s[type]`; `slowdown[victim][aggressor]` on every type."""
     profiles, kinds = len(slowdown), len(topology.gpu_types)
     fits = np.ones((kinds, profiles, profiles), dtype=np.bool_)
@@ -126,30 +119,21 @@ def rules_of(**given: Any) -> Rules:
 
 
 def world(
-    jobs: Sequence[Job],
-    topology: Topology,
-    *,
-    physics: Physics | None = None,
-    belief: Physics | None = None,
-    partitions: int = 1,
-    outages: Outages = NO_OUTAGES,
-    traits: Mapping[str, Any] | None = None,
-    **rules: Any,
-) -> Simulator:
+    jobs: Sequence[Job], topology: Topology, *, physics: Physics | None = None,
+    belief: Physics | None = None, partitions: int = 1, outages: Outages = NO_OUTAGES,
+    traits: Mapping[str, Any] | None = None, **rules: Any,
+) -> Simulator:  # fmt: skip
     """A simulator at time 0; physics off unless given, and believed as it is.
 
     `traits` are fields of the job table, `rules` fields of `Rules`.
     """
     known = physics_of(topology) if physics is None else physics
     return Simulator(
-        jobs=replace(job_table(jobs), **(traits or {})),
-        topology=topology,
-        physics=known,
+        jobs=replace(job_table(jobs), **(traits or {})), topology=topology, physics=known,
         belief=known if belief is None else belief,
-        partition_of_server=contiguous_partitions(topology, partitions),
-        rules=rules_of(**rules),
+        partition_of_server=contiguous_partitions(topology, partitions), rules=rules_of(**rules),
         outages=outages,
-    )
+    )  # fmt: skip
 
 
 def changes(*rows: tuple[float, int, Change]) -> Outages:
@@ -224,12 +208,8 @@ def chart(run: Run, column_s: float = 1.0) -> str:
 
 
 def charted(
-    jobs: Sequence[Job],
-    topology: Topology,
-    scheduler: Scheduler,
-    *,
-    column_s: float = 1.0,
+    jobs: Sequence[Job], topology: Topology, scheduler: Scheduler, *, column_s: float = 1.0,
     **yard: Any,
-) -> str:
+) -> str:  # fmt: skip
     """The chart of a run in a `world` of these jobs, and of what is given of it."""
     return chart(play(world(jobs, topology, **yard), scheduler), column_s)
