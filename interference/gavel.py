@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from interference.own import pair_table_of
-from interference.readers.pairs import GAVEL_ISOLATED, GAVEL_PAIRS, rows_of_gavel
+from interference.readers.pairs import GAVEL, GAVEL_ISOLATED, GAVEL_PAIRS
 from interference.readers.pairs import GAVEL_ISOLATED_COLUMNS as COLUMNS
 from interference.readers.table import read_table
 from interference.rows import CoRows
@@ -45,7 +45,7 @@ def read_pairs(data_dir: Path | str) -> CoRows:
     """Both sides of all pairs below `data_dir`; PhysicsError names file, line and value."""
     for name in (GAVEL_PAIRS, GAVEL_ISOLATED):
         _file(data_dir, name)
-    rows = rows_of_gavel(data_dir)[0]
+    rows = GAVEL.read(data_dir)[0]
     sides = Counter(zip(rows.gpu_type, rows.victim, rows.aggressors, strict=True))
     for (kind, victim, (beside,)), lines in sides.items():
         if lines > 1:

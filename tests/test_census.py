@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_478,
-    "python_files": 342,
-    "test_lines": 41_839,
+    "python_lines": 76_418,
+    "python_files": 340,
+    "test_lines": 41_836,
     "arrows": 172,
     "arrows_in_sim": 37,
     "longest_function": 50,

@@ -14,8 +14,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from interference.data_sets import DataSet, data_sets
-from interference.evaluation.card import model_card
-from interference.evaluation.error_table import error_text, number, worst_text
+from interference.evaluation.card import error_text, model_card, number, worst_text
 from interference.evaluation.judge import (
     below_each_other,
     fit_rows,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import norm
 
-from interference.evaluation.error_table import by_victim_model, error_lines, error_text, worst_rows
+from interference.evaluation.card import by_victim_model, error_lines, error_text, worst_rows
 from interference.evaluation.score_file import Results
 from interference.fit import LEARNED
 from sim.arrays import FloatArray

@@ -5,7 +5,7 @@ were measured while two jobs ran: they are outcomes, and are not read. All featu
 single runs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,62 +23,57 @@ from interference.readers.table import (
     read_table,
 )
 from interference.rows import CoRows, SoloProfiles, check_profiled, co_rows, solo_profiles
-from sim.arrays import BoolArray, TextArray, objects
+from sim.arrays import BoolArray, TextArray
 
 
-def _checked(
-    sides: Sides,
-    table: Table,
-    solos: SoloProfiles,
-    for_faults: tuple[Mapping[str, tuple[str, str]], Path],
-    *,
-    source: str,
-    gpu_type: Sequence[str],
-    sharing: str = "gpu",
-    feasible: BoolArray | None = None,
-) -> CoRows:
-    """The sides of a file's pairs as rows, every job of which has a solo profile.
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """One published set of pairs, and what its source tells of single jobs."""
 
-    `for_faults` are the file's own names of columns, and the file of the runs alone, for messages.
-    """
-    line, split = sides.line, table.texts("split")
-    with faults_at(lambda row: table.place(int(line[row])), in_the_file(sides, *for_faults)):
-        rows = co_rows(
-            source=source, gpu_type=objects(gpu_type)[line], sharing=sharing,
-            group=pair_numbers(sides, gpu_type, split), split=split[line], victim=sides.victim,
-            aggressors=[(name,) for name in sides.aggressor], norm_speed=sides.norm_speed,
-            feasible=True if feasible is None else feasible[line], measured=sides.measured,
-        )  # fmt: skip
-        check_profiled(rows, solos)
-    return rows
+    source: str
+    gpu_type: str | None  # of all rows; None: a column tells it
+    sharing: str = "gpu"
+    pairs: str  # file below the folder of measurements
+    columns: tuple[str, ...]  # of it; it may have `split` too
+    speeds: tuple[str, ...]  # its columns of speeds, by side
+    models: tuple[str, str]  # its columns of models
+    sides: Callable[[Table], Sides]
+    alone: str  # file of the runs alone
+    alone_columns: tuple[str, ...]  # of it
+    solos: Callable[[Table], SoloProfiles]
+
+    def read(self, folder: Path | str, *, pairs: Path | None = None) -> tuple[CoRows, SoloProfiles]:
+        """The sides of the pairs as rows, and a solo profile of each of their jobs.
+
+        `folder` has the runs alone, and the pairs unless `pairs` is given.
+
+        Raises:
+            PhysicsError: naming file, line, column, value and fix.
+        """
+        alone = file_of(folder, self.alone)
+        solos = self.solos(read_table(alone, self.alone_columns))
+        table = read_table(pairs or file_of(folder, self.pairs), self.columns, ("split",))
+        sides, split = self.sides(table), table.texts("split")
+        line, gpu_type = sides.line, table.texts("gpu_type", absent=self.gpu_type or "")
+        own = {"norm_speed": self.speeds, "victim": self.models, "aggressors": self.models[::-1]}
+        words = in_the_file(sides, own, alone)
+        with faults_at(lambda row: table.place(int(line[row])), words):
+            rows = co_rows(
+                source=self.source, gpu_type=gpu_type[line], sharing=self.sharing,
+                group=pair_numbers(sides, gpu_type, split), split=split[line], victim=sides.victim,
+                aggressors=[(name,) for name in sides.aggressor], norm_speed=sides.norm_speed,
+                feasible=table.flags("feasible", absent=True)[line], measured=sides.measured,
+            )  # fmt: skip
+            check_profiled(rows, solos)
+        return rows, solos
 
 
-GAVEL_SOURCE = "gavel"
-GAVEL_PAIRS = "colocation/gavel_pairs.csv"
-GAVEL_ISOLATED = "throughput/gavel_isolated.csv"
-GAVEL_PAIR_COLUMNS = (
-    "gpu_type", "model_a", "batch_a", "model_b", "batch_b", "norm_a", "norm_b", "feasible",
-)  # fmt: skip
-GAVEL_OWN_NAMES = {
-    "norm_speed": ("norm_a", "norm_b"),
-    "victim": ("model_a", "model_b"),
-    "aggressors": ("model_b", "model_a"),
-}
-GAVEL_ISOLATED_COLUMNS = (
-    "gpu_type", "consolidated", "model", "batch_size", "num_gpus", "steps_per_s",
-)  # fmt: skip
-
-
-def rows_of_gavel(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoRows, SoloProfiles]:
-    """Both sides of each pair; a profile beside itself is one row, since its sides are one number.
+def _gavel_sides(table: Table) -> Sides:
+    """Both sides of each pair; a profile beside itself is one row: its sides are one number.
 
     V100 speeds are cut at 1 in the source, and a pair that is not feasible either did not fit or
-    was not run. An empty batch is 0, which the runs alone have for models without one. `folder` has
-    the runs alone, and the pairs unless `pairs` is given.
+    was not run. An empty batch is 0, which the runs alone have for models without one.
     """
-    alone = file_of(folder, GAVEL_ISOLATED)
-    solos = _gavel_solos(read_table(alone, GAVEL_ISOLATED_COLUMNS))
-    table = read_table(pairs or file_of(folder, GAVEL_PAIRS), GAVEL_PAIR_COLUMNS, ("split",))
     a, b = (_gavel_profiles(table, f"model_{side}", f"batch_{side}") for side in "ab")
     measured = np.ones(len(table), dtype=np.bool_)
     sides = both_sides(
@@ -86,15 +81,9 @@ def rows_of_gavel(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoR
         speeds=(table.numbers("norm_a"), table.numbers("norm_b")),
         measured=(measured, measured),
     )
-    second_of_itself = np.array([name == other for name, other in zip(a, b, strict=True)])
     keep = np.ones(len(sides.line), dtype=np.bool_)
-    keep[1::2] = ~second_of_itself
-    sides = sides.take(keep)
-    return _checked(
-        sides, table, solos, (GAVEL_OWN_NAMES, alone),
-        source=GAVEL_SOURCE, gpu_type=list(table.texts("gpu_type")),
-        feasible=table.flags("feasible", absent=True),
-    ), solos  # fmt: skip
+    keep[1::2] = [name != other for name, other in zip(a, b, strict=True)]
+    return sides.take(keep)
 
 
 def _gavel_profiles(table: Table, model: str, batch: str) -> list[str]:
@@ -114,7 +103,7 @@ def _gavel_solos(table: Table) -> SoloProfiles:
     gpus, one_server = gpus[keep], one_server[keep]
     with faults_at(lambda row: table.place(int(keep[row]))):
         return solo_profiles(
-            source=GAVEL_SOURCE,
+            source="gavel",
             gpu_type=list(table.texts("gpu_type")[keep]),
             profile=[
                 profile_name(name, int(size), _gavel_gang(int(g), bool(one)))
@@ -134,39 +123,36 @@ def _gavel_gang(gpus: int, one_server: bool) -> str:
     return f"{gpus}x1" if one_server else f"{gpus}spread"
 
 
-LUCID_SOURCE = "lucid"
-LUCID_GPU_TYPE = "rtx3090"
-LUCID_PAIRS = "colocation/lucid_pairs.csv"
-LUCID_SINGLE = "throughput/lucid_single.csv"
-LUCID_PAIR_COLUMNS = (
-    "model1", "batchsize1", "amp1", "norm_1", "model2", "batchsize2", "amp2", "norm_2",
+GAVEL_PAIRS = "colocation/gavel_pairs.csv"
+GAVEL_ISOLATED = "throughput/gavel_isolated.csv"
+GAVEL_ISOLATED_COLUMNS = (
+    "gpu_type", "consolidated", "model", "batch_size", "num_gpus", "steps_per_s",
 )  # fmt: skip
-LUCID_OWN_NAMES = {
-    "norm_speed": ("norm_1", "norm_2"),
-    "victim": ("model1", "model2"),
-    "aggressors": ("model2", "model1"),
-}
-LUCID_SINGLE_COLUMNS = ("model", "batchsize", "amp", "speed", "gpu_util", "gmem_util", "gmem")
+GAVEL = Published(
+    source="gavel",
+    gpu_type=None,
+    pairs=GAVEL_PAIRS,
+    columns=("gpu_type", "model_a", "batch_a", "model_b", "batch_b", "norm_a", "norm_b",
+             "feasible"),
+    speeds=("norm_a", "norm_b"),
+    models=("model_a", "model_b"),
+    sides=_gavel_sides,
+    alone=GAVEL_ISOLATED,
+    alone_columns=GAVEL_ISOLATED_COLUMNS,
+    solos=_gavel_solos,
+)  # fmt: skip
+
 SET_TO_ONE = ("PPO", "TD3")  # their speeds are 1 throughout, a convention of the source
+LUCID_GPU = "rtx3090"
 
 
-def rows_of_lucid(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoRows, SoloProfiles]:
-    """Both sides of each pair; `measured` is false for victims whose speed the source set to 1.
-
-    `folder` has the single runs, and the pairs unless `pairs` is given.
-    """
-    alone = file_of(folder, LUCID_SINGLE)
-    solos = _lucid_solos(read_table(alone, LUCID_SINGLE_COLUMNS))
-    table = read_table(pairs or file_of(folder, LUCID_PAIRS), LUCID_PAIR_COLUMNS, ("split",))
-    sides = both_sides(
+def _lucid_sides(table: Table) -> Sides:
+    """Both sides of each pair; not `measured` are victims whose speed the source set to 1."""
+    return both_sides(
         profiles=(_lucid_profiles(table, "1"), _lucid_profiles(table, "2")),
         speeds=(table.numbers("norm_1"), table.numbers("norm_2")),
         measured=(_measured(table.texts("model1")), _measured(table.texts("model2"))),
     )
-    return _checked(
-        sides, table, solos, (LUCID_OWN_NAMES, alone),
-        source=LUCID_SOURCE, gpu_type=[LUCID_GPU_TYPE] * len(table),
-    ), solos  # fmt: skip
 
 
 def _measured(models: TextArray) -> BoolArray:
@@ -189,8 +175,8 @@ def _lucid_solos(table: Table) -> SoloProfiles:
     speed, batch = table.numbers("speed"), table.wholes("batchsize")
     with faults_at(table.place):
         return solo_profiles(
-            source=LUCID_SOURCE,
-            gpu_type=LUCID_GPU_TYPE,
+            source="lucid",
+            gpu_type=LUCID_GPU,
             profile=_lucid_profiles(table, ""),
             model=list(table.texts("model")),
             batch=batch,
@@ -203,35 +189,26 @@ def _lucid_solos(table: Table) -> SoloProfiles:
         )
 
 
-DEEPSHARE_SOURCE = "deepshare"
-DEEPSHARE_GPU_TYPE = "unknown"  # the publication's files do not name it
-DEEPSHARE_PAIRS = "colocation/deepshare_network_pairs.csv"
-DEEPSHARE_ISOLATED = "throughput/deepshare_isolated.csv"
-DEEPSHARE_PAIR_COLUMNS = (
-    "model", "gpus", "nodes", "other_model", "other_gpus", "other_nodes", "norm",
-)  # fmt: skip
-DEEPSHARE_OWN_NAMES = {
-    "norm_speed": ("norm", "norm"),
-    "victim": ("model", "model"),
-    "aggressors": ("other_model", "other_model"),
-}
-DEEPSHARE_ISOLATED_COLUMNS = ("model", "gpus", "nodes", "samples_per_s")
+LUCID = Published(
+    source="lucid",
+    gpu_type=LUCID_GPU,
+    pairs="colocation/lucid_pairs.csv",
+    columns=("model1", "batchsize1", "amp1", "norm_1", "model2", "batchsize2", "amp2", "norm_2"),
+    speeds=("norm_1", "norm_2"),
+    models=("model1", "model2"),
+    sides=_lucid_sides,
+    alone="throughput/lucid_single.csv",
+    alone_columns=("model", "batchsize", "amp", "speed", "gpu_util", "gmem_util", "gmem"),
+    solos=_lucid_solos,
+)
+
+DEEPSHARE_GPU = "unknown"  # the publication's files do not name it
 
 
-def rows_of_deepshare(
-    folder: Path | str, *, pairs: Path | None = None
-) -> tuple[CoRows, SoloProfiles]:
-    """One row a directed line; the two directions of a pair are one group.
-
-    `folder` has the runs alone, and the pairs unless `pairs` is given.
-    """
-    alone = file_of(folder, DEEPSHARE_ISOLATED)
-    solos = _deepshare_solos(read_table(alone, DEEPSHARE_ISOLATED_COLUMNS))
-    table = read_table(
-        pairs or file_of(folder, DEEPSHARE_PAIRS), DEEPSHARE_PAIR_COLUMNS, ("split",)
-    )
+def _deepshare_sides(table: Table) -> Sides:
+    """One row a directed line; the two directions of a pair are one group."""
     n = len(table)
-    sides = Sides(
+    return Sides(
         line=np.arange(n),
         side=np.zeros(n, dtype=np.int64),
         victim=_deepshare_profiles(table, ""),
@@ -239,10 +216,6 @@ def rows_of_deepshare(
         norm_speed=table.numbers("norm"),
         measured=np.ones(n, dtype=np.bool_),
     )
-    return _checked(
-        sides, table, solos, (DEEPSHARE_OWN_NAMES, alone),
-        source=DEEPSHARE_SOURCE, gpu_type=[DEEPSHARE_GPU_TYPE] * n, sharing="network",
-    ), solos  # fmt: skip
 
 
 def _deepshare_profiles(table: Table, role: str) -> list[str]:
@@ -261,8 +234,8 @@ def _deepshare_solos(table: Table) -> SoloProfiles:
     """The batch is not published, so that only samples a second are known."""
     with faults_at(table.place):
         return solo_profiles(
-            source=DEEPSHARE_SOURCE,
-            gpu_type=DEEPSHARE_GPU_TYPE,
+            source="deepshare",
+            gpu_type=DEEPSHARE_GPU,
             profile=_deepshare_profiles(table, ""),
             model=list(table.texts("model")),
             batch=0,
@@ -272,22 +245,18 @@ def _deepshare_solos(table: Table) -> SoloProfiles:
         )
 
 
-@dataclass(frozen=True)
-class Published:
-    """One published set of pairs."""
+DEEPSHARE = Published(
+    source="deepshare",
+    gpu_type=DEEPSHARE_GPU,
+    sharing="network",
+    pairs="colocation/deepshare_network_pairs.csv",
+    columns=("model", "gpus", "nodes", "other_model", "other_gpus", "other_nodes", "norm"),
+    speeds=("norm",),
+    models=("model", "other_model"),
+    sides=_deepshare_sides,
+    alone="throughput/deepshare_isolated.csv",
+    alone_columns=("model", "gpus", "nodes", "samples_per_s"),
+    solos=_deepshare_solos,
+)
 
-    source: str
-    pairs: str  # file below the folder of measurements
-    columns: tuple[str, ...]  # of it
-    alone: str  # file of what its source tells of single jobs
-    read: Callable[..., tuple[CoRows, SoloProfiles]]
-
-
-PUBLISHED = (
-    Published(GAVEL_SOURCE, GAVEL_PAIRS, GAVEL_PAIR_COLUMNS, GAVEL_ISOLATED, rows_of_gavel),
-    Published(LUCID_SOURCE, LUCID_PAIRS, LUCID_PAIR_COLUMNS, LUCID_SINGLE, rows_of_lucid),
-    Published(
-        DEEPSHARE_SOURCE, DEEPSHARE_PAIRS, DEEPSHARE_PAIR_COLUMNS, DEEPSHARE_ISOLATED,
-        rows_of_deepshare,
-    ),
-)  # fmt: skip
+PUBLISHED = (GAVEL, LUCID, DEEPSHARE)

@@ -235,7 +235,7 @@ def both_sides(
     )
 
 
-def pair_numbers(sides: Sides, gpu_type: Sequence[str], split: TextArray) -> IntArray:
+def pair_numbers(sides: Sides, gpu_type: TextArray, split: TextArray) -> IntArray:
     """(M,) group of each side: equal for (a, b) and (b, a) on one GPU type, numbered as they come.
 
     A pair that a file tells in two lines, one a direction, is one group all the same, unless the
@@ -250,7 +250,7 @@ def pair_numbers(sides: Sides, gpu_type: Sequence[str], split: TextArray) -> Int
 
 
 def in_the_file(
-    sides: Sides, columns: Mapping[str, tuple[str, str]], solos: Path
+    sides: Sides, columns: Mapping[str, Sequence[str]], solos: Path
 ) -> Callable[[Fault], str]:
     """What to add to a fault of these sides: the file's own column, and where solo profiles are.
 

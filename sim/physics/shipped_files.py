@@ -7,7 +7,7 @@ statistics of them, which `python -m interference.make_shipped` writes:
     sync bytes:  max(0, base + per_doubling * log2(batch)), by model
     pairs:       ln(norm) = constant + victim + aggressor terms + seeded residual, by GPU type
 
-and of Sia's and MISO's on the A100 (`a100_*.csv`, `interference.make_a100`, docs/clusters.md):
+and of Sia's and MISO's on the A100 (`a100_*.csv`, `interference.make_shipped`, docs/clusters.md):
 
     co-location: time of a victim = 1 + sensitivity of the victim * sum of its neighbours' loads
 """

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from interference import make_shipped
 from interference.gavel import MeasuredProfiles, read_pairs
-from interference.make_a100 import SIA_TYPES, Mixes, fit_mixes, read_sia, write_a100
-from interference.make_shipped import infeasible_by_model, write_pairs, write_profiles
 from interference.readers.miso import DUMMY
 from sim.physics.shipped_files import SHIPPED_DIR, shipped_rows
 
@@ -49,9 +48,9 @@ def assert_same_table(mine: Path, theirs: Path) -> None:
 
 
 def test_regenerating_gives_the_shipped_files(real_data, tmp_path):
-    write_profiles(MeasuredProfiles(data_dir=real_data), tmp_path)
-    write_pairs(real_data, tmp_path)
-    write_a100(real_data, tmp_path)
+    make_shipped.write_profiles(MeasuredProfiles(data_dir=real_data), tmp_path)
+    make_shipped.write_pairs(real_data, tmp_path)
+    make_shipped.write_a100(real_data, tmp_path)
     names = [path.name for path in sorted(SHIPPED_DIR.glob("*.csv"))]
     assert names == sorted(path.name for path in tmp_path.iterdir())
     for name in names:
@@ -113,7 +112,7 @@ def test_shipped_pairs_are_not_the_measured_ones(real_data):
 
 def test_large_batches_of_the_worst_model_do_not_fit_first():
     names = ("A/8", "A/16", "B/8", "B/16")
-    infeasible = infeasible_by_model(names, {"A": 0.1, "B": 0.3}, 0.3)  # 3 of 10 pairs
+    infeasible = make_shipped.infeasible_by_model(names, {"A": 0.1, "B": 0.3}, 0.3)  # 3 of 10 pairs
     assert np.argwhere(np.triu(infeasible)).tolist() == [[1, 3], [2, 3], [3, 3]]
     np.testing.assert_array_equal(infeasible, infeasible.T)
 
@@ -133,10 +132,10 @@ def test_made_mixes_give_their_coefficients_back():
     beside[np.arange(len(victim)), victim] -= 1.0
     real = victim != 3
     ratio = alone[victim] * (1.0 + sensitivity[victim] * (beside @ load))
-    mixes = Mixes(
+    mixes = make_shipped.Mixes(
         profiles, victim[real], beside[real], ratio[real], np.repeat(np.arange(300), 7)[real]
     )
-    fit = fit_mixes(mixes, np.ones(len(mixes.ratio), dtype=np.bool_))
+    fit = make_shipped.fit_mixes(mixes, np.ones(len(mixes.ratio), dtype=np.bool_))
     assert fit.alone == pytest.approx(alone, abs=1e-3)
     assert fit.sensitivity == pytest.approx(sensitivity, abs=1e-3)
     assert fit.load == pytest.approx(load, abs=1e-3)
@@ -154,9 +153,9 @@ def test_speeds_by_sia_are_those_of_the_table(real_data):
     """Geometric mean over applications of the A100's step over the type's, one GPU."""
     table = yaml.safe_load(TABLE.read_text())
     found: dict[tuple[str, str, int], list[float]] = {}
-    for step in read_sia(real_data):
+    for step in make_shipped.read_sia(real_data):
         if step.placement == (1,):
-            kind = "a100" if step.gpu_type in SIA_TYPES else step.gpu_type
+            kind = "a100" if step.gpu_type in make_shipped.SIA_TYPES else step.gpu_type
             found.setdefault((kind, step.app, step.batch), []).append(step.step_s)
     for ours, theirs in (("t4", "aws"), ("rtx2080ti", "rtx"), ("rtx6000", "quad")):
         by_app: dict[str, list[float]] = {}

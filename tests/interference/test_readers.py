@@ -8,7 +8,7 @@ import pytest
 
 from interference.data_sets import rows_of_csv
 from interference.readers.miso import rows_of_miso
-from interference.readers.pairs import rows_of_deepshare, rows_of_gavel, rows_of_lucid
+from interference.readers.pairs import DEEPSHARE, GAVEL, LUCID
 from sim.errors import PhysicsError
 
 ROWS = """source,gpu_type,sharing,group,victim,aggressors,norm_speed,feasible
@@ -180,14 +180,14 @@ def test_files_that_are_not_there_or_hold_nothing(tmp_path):
         rows_of_csv(tmp_path)
 
 
-@pytest.mark.parametrize("read", [rows_of_gavel, rows_of_lucid, rows_of_deepshare, rows_of_miso])
+@pytest.mark.parametrize("read", [GAVEL.read, LUCID.read, DEEPSHARE.read, rows_of_miso])
 def test_a_folder_without_the_files_is_named(tmp_path, read):
     with pytest.raises(PhysicsError, match=r"no such file; give the folder that holds throughput/"):
         read(tmp_path)
 
 
 def test_gavel(tmp_path):
-    rows, solos = rows_of_gavel(gavel(tmp_path))
+    rows, solos = GAVEL.read(gavel(tmp_path))
     assert rows.victim.tolist() == ["A/8", "B/4", "A/8", "A/8", "B/4"]
     assert rows.aggressors.tolist() == [("B/4",), ("A/8",), ("A/8",), ("B/4",), ("A/8",)]
     assert rows.group.tolist() == [0, 0, 1, 2, 2]
@@ -197,14 +197,14 @@ def test_gavel(tmp_path):
     np.testing.assert_allclose(solos.step_s, [0.1, 0.2, 0.05, 0.04, 0.025, 0.0625])
     assert solos.nodes.tolist() == [1, 1, 1, 1, 1, 0]
     mirrored = GAVEL_PAIRS + "k80,B,4,A,8,9,9,0.7,0.45,1\n"  # a pair in two lines: one group
-    assert rows_of_gavel(gavel(tmp_path, mirrored))[0].group.tolist() == [0, 0, 1, 2, 2, 0, 0]
+    assert GAVEL.read(gavel(tmp_path, mirrored))[0].group.tolist() == [0, 0, 1, 2, 2, 0, 0]
     text = GAVEL_ISOLATED.replace("B,4,1,25", "B,4,1,-25")
     with pytest.raises(PhysicsError, match=r"gavel_isolated.csv:6: step_s is -0.04; give"):
-        rows_of_gavel(gavel(tmp_path, isolated=text))
+        GAVEL.read(gavel(tmp_path, isolated=text))
 
 
 def test_lucid_reads_features_from_solo_runs_alone(tmp_path):
-    rows, solos = rows_of_lucid(lucid(tmp_path))
+    rows, solos = LUCID.read(lucid(tmp_path))
     assert rows.victim.tolist() == ["A/32@amp", "PPO/64", "A/32", "A/32"]
     assert rows.group.tolist() == [0, 0, 1, 1]
     assert rows.norm_speed.tolist() == [0.9, 1.0, 0.8, 0.7]
@@ -216,13 +216,13 @@ def test_lucid_reads_features_from_solo_runs_alone(tmp_path):
     np.testing.assert_allclose(solos.gmem_util, [0.2, 0.15, 0.0])
     # The pairs' utilisation is an outcome: without those columns nothing changes.
     cut = "\n".join(line.rsplit(",", 3)[0] for line in LUCID_PAIRS.splitlines())
-    again, others = rows_of_lucid(lucid(tmp_path, cut))
+    again, others = LUCID.read(lucid(tmp_path, cut))
     assert again.norm_speed.tolist() == rows.norm_speed.tolist()
     assert others.gpu_util.tolist() == solos.gpu_util.tolist()
 
 
 def test_deepshare(tmp_path):
-    rows, solos = rows_of_deepshare(deepshare(tmp_path))
+    rows, solos = DEEPSHARE.read(deepshare(tmp_path))
     assert rows.victim.tolist() == ["A@4x2", "B@8x4", "A@4x2"]
     assert rows.group.tolist() == [0, 0, 1]
     assert set(rows.sharing) == {"network"}
@@ -230,7 +230,7 @@ def test_deepshare(tmp_path):
     assert solos.samples_per_s.tolist() == [100.0, 300.0]
     assert np.isnan(solos.step_s).all()
     with pytest.raises(PhysicsError, match=r"pairs.csv:2: norm_speed is 50.0; speeds above 2 are"):
-        rows_of_deepshare(deepshare(tmp_path, DEEPSHARE_PAIRS.replace("0.5", "50")))
+        DEEPSHARE.read(deepshare(tmp_path, DEEPSHARE_PAIRS.replace("0.5", "50")))
 
 
 def test_miso_names_jobs_and_turns_times_into_speeds(tmp_path):

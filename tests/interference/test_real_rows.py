@@ -12,7 +12,7 @@ from interference.models.encoding import SpeedModel
 from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel
 from interference.readers.miso import mig_rows, mps_rows, rows_of_miso, tenants
-from interference.readers.pairs import rows_of_deepshare, rows_of_gavel, rows_of_lucid
+from interference.readers.pairs import DEEPSHARE, GAVEL, LUCID
 from interference.rows import CoRows
 
 
@@ -34,7 +34,7 @@ def check_that_both_sides_of_a_pair_share_a_group(rows: CoRows) -> None:
 
 
 def test_real_gavel(real_data):
-    rows, solos = rows_of_gavel(real_data)
+    rows, solos = GAVEL.read(real_data)
     check_that_both_sides_of_a_pair_share_a_group(rows)
     assert sizes_of_groups(rows.group) == {1: 48, 2: 624}  # 48 profiles beside themselves
     assert len(solos) == 78 + 6 * 57 - 3 - 6
@@ -52,7 +52,7 @@ def test_real_gavel(real_data):
 
 
 def test_real_lucid(real_data):
-    rows, solos = rows_of_lucid(real_data)
+    rows, solos = LUCID.read(real_data)
     check_that_both_sides_of_a_pair_share_a_group(rows)
     assert len(solos) == 66
     assert sizes_of_groups(rows.group) == {2: 883}
@@ -70,7 +70,7 @@ def test_real_lucid(real_data):
 
 
 def test_real_deepshare(real_data):
-    rows, solos = rows_of_deepshare(real_data)
+    rows, solos = DEEPSHARE.read(real_data)
     check_that_both_sides_of_a_pair_share_a_group(rows)
     assert (len(rows), len(solos)) == (814, 36)
     assert sizes_of_groups(rows.group) == {1: 26, 2: 394}  # 26 profiles beside themselves

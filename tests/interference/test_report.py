@@ -11,9 +11,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from interference.data_sets import DataSet
-from interference.evaluation import write
-from interference.evaluation.card import model_card
-from interference.evaluation.error_table import by_victim_model, error_lines, error_text, worst_rows
+from interference.evaluation import card, write
 from interference.evaluation.judge import below_each_other, prediction_lines
 from interference.evaluation.score_file import COUNTS, Results, Scores, results_of
 from interference.evaluation.write import LEVELS, covered, grids, write_figures, write_tables
@@ -48,7 +46,7 @@ def results(name: str = "made", **models: pd.DataFrame) -> Results:
 
 
 def test_a_block_a_set_and_split_with_models_as_they_come_and_the_best_marked():
-    found = error_text(results()).settings
+    found = card.error_text(results()).settings
     assert [title.split(" (")[0] for title, _ in found] == [
         "made, pair", "made, model", "made/k, pair", "made/k, model", "made/v, pair",
         "made/v, model",
@@ -57,7 +55,7 @@ def test_a_block_a_set_and_split_with_models_as_they_come_and_the_best_marked():
     assert [cells[1] for cells in found[0][1]][:2] == ["0.2000", "0.1000"]
     marked = [cells[0] for _, rows in found for cells in rows if cells[1].endswith("*")]
     assert marked == ["learned"] * 6
-    worse = error_text(results(linear=told(0.1), learned=told(-0.3))).settings
+    worse = card.error_text(results(linear=told(0.1), learned=told(-0.3))).settings
     assert [rows[0][1] for _, rows in worse] == ["0.1000 *"] * 6
 
 
@@ -90,21 +88,21 @@ def scored(**facts: int) -> Results:
 
 
 def test_what_was_known_of_rows_of_a_file_is_told():
-    notes = error_text(scored()).note.splitlines()
+    notes = card.error_text(scored()).note.splitlines()
     assert "made, new: None of the rows was fitted." in notes
     assert not [note for note in notes if note.startswith("made, model")]
     few = "made, none: None of the rows was fitted. Left out: 4 infeasible rows, 0 without"
     assert [note for note in notes if note.startswith(few) and note.endswith("left to score.")]
-    note = error_text(scored(fitted_rows=7, infeasible_rows=3)).note
+    note = card.error_text(scored(fitted_rows=7, infeasible_rows=3)).note
     assert "made, new: IN-SAMPLE: 7 of 9 rows were fitted too" in note
     assert "Left out: 3 infeasible rows" in note
-    lines = error_lines(scored(fitted_rows=7)).set_index(["data_set", "split", "model"])
+    lines = card.error_lines(scored(fitted_rows=7)).set_index(["data_set", "split", "model"])
     assert lines.fitted_rows["made", "new", "learned"] == 7
     assert np.isnan(lines.fitted_rows["made", "pair", "learned"])
 
 
 def test_the_terminal_tells_whose_rows_were_fitted_and_the_errors(capsys):
-    text = error_text(scored(fitted_rows=7))
+    text = card.error_text(scored(fitted_rows=7))
     Console(width=200).print(rich_tables(text, texts=1))
     shown = capsys.readouterr().out
     assert "IN-SAMPLE: 7 of 9" in shown
@@ -174,7 +172,7 @@ def test_the_worst_rows_and_models_are_those_of_the_learned_model():
     error = np.full(len(ROWS), 0.01)
     error[[5, 40]] = [0.5, -0.6]
     found = results(constant=told(0.9), learned=told(error))
-    worst = worst_rows(found)
+    worst = card.worst_rows(found)
     first, second, third = worst.iloc[0], worst.iloc[1], worst.iloc[2]
     assert (first.victim, first.aggressors) == (ROWS.victim[40], ROWS.aggressors[40][0])
     assert (first.split, first.data_set) == ("pair", "made")
@@ -182,7 +180,7 @@ def test_the_worst_rows_and_models_are_those_of_the_learned_model():
     assert (second.victim, second.gpu_type) == (ROWS.victim[5], ROWS.gpu_type[5])
     assert abs(third.predicted - third.measured) == pytest.approx(0.01)
     assert len(worst) == 10
-    models = by_victim_model(found).query("split == 'pair'")
+    models = card.by_victim_model(found).query("split == 'pair'")
     assert models.columns.tolist() == ["data_set", "split", "victim_model", "rows", "mae", "bias"]
     assert models.rows.tolist() == [54] * 3
     assert models.mae.is_monotonic_decreasing
@@ -203,27 +201,27 @@ def test_the_card_tells_licence_splits_baselines_and_what_is_unknown(name):
     found = results(name)
     rows = replace(ROWS, measured=np.arange(len(ROWS)) > 3)
     sets = {name: DataSet(rows, SOLOS, "measured")}
-    card = model_card(found, sets, saved("measured"), folds=4, seed=3)
-    assert ("NON-COMMERCIAL" in card) == (name == "lucid")
-    assert ("rows of your own" in card) == (name != "lucid")
-    assert f"| {name} | {len(ROWS) - 4} | 0 | 4 | k, v |" in card
-    assert f"| {name} | pair | {len(ROWS)} | 0.200 | 0.100 | 0.0" in card
+    page = card.model_card(found, sets, saved("measured"), folds=4, seed=3)
+    assert ("NON-COMMERCIAL" in page) == (name == "lucid")
+    assert ("rows of your own" in page) == (name != "lucid")
+    assert f"| {name} | {len(ROWS) - 4} | 0 | 4 | k, v |" in page
+    assert f"| {name} | pair | {len(ROWS)} | 0.200 | 0.100 | 0.0" in page
     errors = found.errors.set_index(["data_set", "split", "model"])
     measured = errors.loc[(name, "pair", "learned")]
-    assert f"| {name} | pair | {measured['covered']:.1%} | {measured['width']:.3f} |" in card
+    assert f"| {name} | pair | {measured['covered']:.1%} | {measured['width']:.3f} |" in page
     of_linear = errors.choice[name, "pair", "linear"]
     choices = (measured["choice"], of_linear, measured["choice_blind"])
-    assert f"| {name} | pair | {' | '.join(f'{value:.1%}' for value in choices)} |" in card
+    assert f"| {name} | pair | {' | '.join(f'{value:.1%}' for value in choices)} |" in page
     for words in ("`pair`: 4 folds", "nested", "## Limits", "## Not known", "## Worst at"):
-        assert words in card
-    assert not re.search(r"\bnan", card)
-    assert "generated rows" not in card
+        assert words in page
+    assert not re.search(r"\bnan", page)
+    assert "generated rows" not in page
 
 
 def test_a_card_of_generated_rows_says_so_first():
     sets = {"generated": DataSet(ROWS, SOLOS, "generated")}
-    card = model_card(results("generated"), sets, saved("generated"), folds=2, seed=0)
-    assert "Fitted on generated rows" in card.split("##")[0]
+    page = card.model_card(results("generated"), sets, saved("generated"), folds=2, seed=0)
+    assert "Fitted on generated rows" in page.split("##")[0]
 
 
 def test_every_file_is_written_and_forgotten_again(tmp_path):

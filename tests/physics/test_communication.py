@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interference.make_a100 import MeasuredStep, read_sia
+from interference.make_shipped import MeasuredStep, read_sia
 from sim.errors import PhysicsError
 from sim.physics.laws import NetworkTables, Spread, busy_s, columns_s, comm_of, quiet_s
 
@@ -63,8 +63,8 @@ def test_sia_rows(tmp_path):
         read_sia(tmp_path)
     write_sia(tmp_path, "net,t4,12,8,0.5,0.1\ngpt_pmp,t4,8,2,0.2,0.3\nnet,t4,1,4,0.25,0.01\n")
     assert read_sia(tmp_path) == [
-        MeasuredStep("sia", "net", "t4", (1, 2), 8, 0.5),
-        MeasuredStep("sia", "net", "t4", (1,), 4, 0.25),
+        MeasuredStep("net", "t4", (1, 2), 8, 0.5),
+        MeasuredStep("net", "t4", (1,), 4, 0.25),
     ]
 
 
