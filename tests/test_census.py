@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_418,
-    "python_files": 340,
+    "python_lines": 76_372,
+    "python_files": 338,
     "test_lines": 41_836,
     "arrows": 172,
     "arrows_in_sim": 37,

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import ASKED, physics_name
-from gpuyard.launch.moved import new_name
+from gpuyard.launch.targets import new_name
 from sim.errors import TraceError
 from sim.files import physics_words, time_text
 from sim.traces.workload import Lost, TraceWorkload

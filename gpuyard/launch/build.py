@@ -14,8 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.launch.errors import ConfigError, instead, nearest
-from gpuyard.launch.moved import with_new_names
-from gpuyard.launch.targets import message_of
+from gpuyard.launch.targets import message_of, with_new_names
 from sim.errors import GpuYardError
 from sim.physics.gpu_table import GpuTable, plain_name
 

@@ -1,16 +1,135 @@
-"""Why a `_target_` could not be found or made, told in words: the place in the user's module."""
+"""Where a `_target_` leads, and why one could not be found or made: the place in the user's module.
+
+One that names a module of before, in an old file of yours or the record of an old run, builds the
+same object.
+"""
 
 import os
 import pkgutil
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from traceback import extract_tb
+from typing import Any
 
 from hydra.errors import InstantiationException
 
-from gpuyard.launch.errors import instead
+from gpuyard.launch.errors import ConfigError, instead
+
+# fmt: off
+MERGED = {  # module -> names of modules that it took in, a dot before those of its own package
+    "gnn.encoder": ".flat .mlp",
+    "gpuyard.serving.serve": ".client",
+    "interference.gavel": "sim.physics.measured",
+    "marl.env.plan_env": "marl.dag.plan_env marl.dag.training_problems",
+    "marl.env.world": ".game .reward",
+    "marl.rllib.search": ".search_spec",
+    "marl.schedulers.topdrl": ".proximity .topdrl_rule",
+    "marl.topdrl.proximity": "marl.topdrl.proximity.env marl.topdrl.proximity.ppo_spec",
+    "marl.training.spec": "marl.rllib.ray_spec marl.topdrl.dqn_spec marl.topdrl.spec",
+    "sim.dag.families": "sim.dag.sources.families",
+    "sim.dag.rivals": (
+        ".local_search .policy_gradient sim.dag.search.genetic sim.dag.search.local_search "
+        "sim.dag.search.policy_gradient"
+    ),
+    "sim.dag.search": ".list_schedule sim.dag.search.list_schedule sim.dag.search.random_ranks",
+    "sim.dag.whales": (
+        ".rtgs sim.dag.search.rtgs sim.dag.search.whales sim.dag.search.woa "
+        "sim.dag.search.worl_rtgs .worl_rtgs"
+    ),
+    "sim.forwarding": (
+        "sim.forwarding.least_loaded sim.forwarding.own sim.forwarding.own_then_least_loaded "
+        "sim.forwarding.random sim.forwarding.steal"
+    ),
+    "sim.physics.catalogue": ".host .stated_profiles",
+    "sim.physics.mix_table": ".mix_laws",
+    "sim.physics.networks": ".alpha_beta .no_network .tiered_rings .york_network",
+    "sim.physics.published_profiles": ".dally_profiles .lab_profiles .york_profiles",
+    "sim.physics.shared_links": ".traffic_rules",
+    "sim.physics.shipped_files": ".no_interference .stand_ins",
+    "sim.placers.by_job": ".compact_wait .heavy_edge .lwf",
+    "sim.placers.by_room": (
+        ".best_fit .by_rack .closest .consolidated .delay .first_fit .least_interference "
+        ".least_loaded .packed .random .skew .worst_fit"
+    ),
+    "sim.schedulers.orders": (
+        ".fifo .las .lif .load_balance .sjf .smallest_gang .spjf .spwf .srsf .srtf .tetris "
+        ".wcs_duration .wcs_subtime .wcs_workload"
+    ),
+    "sim.schedulers.tiresias": ".tiresias_gittins",
+    "sim.scoring.linear_score": "sim.schedulers.linear_score",
+    "sim.sharing": "sim.sharing.always sim.sharing.fallback sim.sharing.off sim.sharing.selective",
+    "sim.topology.generators": ".bcube .fat_tree .leaf_spine .vl2",
+    "sim.topology.node_list": ".vc_gpus",
+    "sim.topology.outages": (
+        "sim.outages.both sim.outages.failures sim.outages.file sim.outages.maintenance "
+        "sim.outages.none sim.outages.sources .outage_file .outage_sources"
+    ),
+    "sim.traces.alibaba": ".alibaba_dag .alibaba_openb .alibaba_pai",
+    "sim.traces.estimators": (
+        "sim.estimators.group_median sim.estimators.last_of_group sim.estimators.limit "
+        "sim.estimators.noisy sim.estimators.none sim.estimators.oracle sim.estimators.recurrence "
+        "sim.estimators.rules .group_estimators"
+    ),
+    "sim.traces.job_logs": ".alibaba_lingjun .helios_log .sia .swf",
+    "sim.traces.job_traits": ".job_rules",
+    "sim.traces.processes": ".clumps .day_noise .duration_mixture .outcome_mix .recurrence",
+    "sim.traces.published_workload": ".ideal_workload .published_mix .york_mix .york_workload",
+    "sim.traces.spec": ".demand_mix .workflow_shape",
+    "sim.traces.workload": ".generated_workload .mixed_workload .trace_workload",
+}
+SPLIT = {  # names that went elsewhere than their module
+    f"sim.traces.generated_workload.{name}": f"sim.traces.published_workload.{name}"
+    for name in ("YorkMix", "YorkWorkload")
+} | {"sim.traces.alibaba.AlibabaLingjun": "sim.traces.job_logs.AlibabaLingjun"}
+# fmt: on
+GONE = {  # what was cut, and what to use
+    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",
+    **dict.fromkeys(
+        ("interference.online.OnlineScheduler", "interference.online.scheduler.OnlineScheduler"),
+        "belief=learned, which stays as it was fitted",
+    ),
+    **dict.fromkeys(
+        (
+            "interference.online.DriftedInterference",
+            "interference.online.drifted.DriftedInterference",
+        ),
+        "interference=shipped or measured, which stay",
+    ),
+}
+MOVED = {
+    f"{new.rpartition('.')[0] if old.startswith('.') else ''}{old}": new
+    for new, merged in MERGED.items()
+    for old in merged.split()
+}
+
+
+def new_name(target: str) -> str:
+    """The dotted name of today; one that did not move stays as it is.
+
+    Raises:
+        ConfigError: what it names was cut; with what to use.
+    """
+    if target in GONE:
+        raise ConfigError(f"{target} is gone; use {GONE[target]}")
+    if target in SPLIT:
+        return SPLIT[target]
+    module, _, name = target.rpartition(".")
+    return f"{MOVED[module]}.{name}" if module in MOVED else target
+
+
+def with_new_names(values: Any) -> Any:
+    """Plain containers with every `_target_` by its name of today."""
+    if isinstance(values, Mapping):
+        return {
+            key: new_name(value)
+            if key == "_target_" and isinstance(value, str)
+            else with_new_names(value)
+            for key, value in values.items()
+        }
+    return [with_new_names(value) for value in values] if isinstance(values, list) else values
+
 
 LOCATING = re.compile(r"Error locating target '([^']*)'")
 INSIDE = re.compile(r"^full_key: (.+)$", re.MULTILINE)

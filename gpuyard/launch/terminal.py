@@ -300,24 +300,28 @@ def run_with_progress(
         return simulate(simulator, scheduler, seed, tell, compiled=compiled)
 
 
-class Meter:
-    """Turns the reports of a simulation into speeds, at most once every `every_s`."""
+class Lines:
+    """How far a run is: one line on standard error every RUN_LINE_EVERY_S."""
 
-    def __init__(self, simulator: Simulator, every_s: float) -> None:
-        """Start the clock."""
-        self.total = len(simulator.jobs)
-        self.from_s = float(simulator.jobs.submit_s[0])
-        self._simulator = simulator
-        self._every_s = every_s
+    every_s = RUN_LINE_EVERY_S
+
+    def __init__(self, simulator: Simulator, name: str) -> None:
+        """Start the clock, and say nothing yet: short runs stay silent."""
+        self.total, self.from_s = len(simulator.jobs), float(simulator.jobs.submit_s[0])
+        self._simulator, self._name = simulator, name
         self._began = self._last_line_s = time.perf_counter()
 
-    def due(self) -> bool:
-        """Whether it is time to tell something."""
+    def tell(self, done: int, now_s: float) -> None:
+        """Called by the simulation about every 1,000 decisions."""
+        heed_ctrl_c()
         now = time.perf_counter()
-        if now - self._last_line_s < self._every_s:
-            return False
-        self._last_line_s = now
-        return True
+        if now - self._last_line_s >= self.every_s:
+            self._last_line_s = now
+            self._show(done, self.words(done, now_s))
+
+    def _show(self, done: int, words: str) -> None:
+        share = f"{done:,}/{self.total:,} jobs ({done / self.total:.0%})"
+        print(f"{self._name}: {share}, {words}", file=sys.stderr)
 
     def words(self, done: int, now_s: float) -> str:
         """How far, how fast, how long still; the rest is judged by the jobs that are done."""
@@ -331,39 +335,19 @@ class Meter:
         )
 
 
-class Lines:
-    """One line on standard error every RUN_LINE_EVERY_S."""
-
-    def __init__(self, simulator: Simulator, name: str) -> None:
-        """Say nothing yet: short runs stay silent."""
-        self._meter = Meter(simulator, RUN_LINE_EVERY_S)
-        self._name = name
-
-    def tell(self, done: int, now_s: float) -> None:
-        """Called by the simulation about every 1,000 decisions."""
-        heed_ctrl_c()
-        if self._meter.due():
-            share = done / self._meter.total
-            words = f"{done:,}/{self._meter.total:,} jobs ({share:.0%})"
-            print(f"{self._name}: {words}, {self._meter.words(done, now_s)}", file=sys.stderr)
-
-
-class Bar:
+class Bar(Lines):
     """A bar that is redrawn every DRAW_EVERY_S, by the simulation itself: no thread beside it."""
+
+    every_s = DRAW_EVERY_S
 
     def __init__(self, simulator: Simulator, name: str, bar: Progress) -> None:
         """Draw the empty bar."""
-        self._meter = Meter(simulator, DRAW_EVERY_S)
-        self._bar = bar
-        self._task = bar.add_task(name, total=self._meter.total, words="starting")
+        super().__init__(simulator, name)
+        self._bar, self._task = bar, bar.add_task(name, total=self.total, words="starting")
         bar.refresh()
 
-    def tell(self, done: int, now_s: float) -> None:
-        """Called by the simulation about every 1,000 decisions."""
-        heed_ctrl_c()
-        if self._meter.due():
-            words = self._meter.words(done, now_s)
-            self._bar.update(self._task, completed=done, words=words, refresh=True)
+    def _show(self, done: int, words: str) -> None:
+        self._bar.update(self._task, completed=done, words=words, refresh=True)
 
 
 def _run_bar() -> Progress:

@@ -16,8 +16,8 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
 from gpuyard.evaluation.lineup import START
 from gpuyard.launch.build import OF_TRAINING, build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
-from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
+from gpuyard.launch.targets import new_name
 from gpuyard.training.board import (
     FULL,
     POLICY,

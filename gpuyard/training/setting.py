@@ -21,9 +21,9 @@ from gpuyard.launch.build import (
     section,
 )
 from gpuyard.launch.errors import CONF, ConfigError, instead
-from gpuyard.launch.moved import new_name
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
+from gpuyard.launch.targets import new_name
 from gpuyard.training.form import (
     Form,
     NetworkForm,

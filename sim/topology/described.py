@@ -5,8 +5,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sim.errors import TopologyError, nearest
-from sim.topology.inventory import Entry, Shape, Wiring, assembled
-from sim.topology.node_rows import Marked, NodeRows, read_marked_yaml, read_node_rows
+from sim.topology.inventory import (
+    Entry,
+    Marked,
+    NodeRows,
+    Shape,
+    Wiring,
+    assembled,
+    read_marked_yaml,
+    read_node_rows,
+)
 from sim.topology.servers import (
     MOST_GPUS_PER_SERVER,
     MOST_PORTS,

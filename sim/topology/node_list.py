@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sim.errors import TopologyError, check_keys, nearest
-from sim.topology.inventory import Entry, Shape, Wiring, assembled
-from sim.topology.node_rows import NodeRows, read_node_rows
+from sim.topology.inventory import Entry, NodeRows, Shape, Wiring, assembled, read_node_rows
 from sim.topology.servers import (
     MOST_GPUS,
     MOST_GPUS_PER_SERVER,

@@ -9,7 +9,7 @@ import pytest
 import gpuyard
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.moved import MOVED, new_name, with_new_names
+from gpuyard.launch.targets import MOVED, new_name, with_new_names
 from sim.placers.by_room import BestFit
 from sim.topology.topology import Topology
 

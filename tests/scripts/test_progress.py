@@ -33,7 +33,7 @@ class Jobs:
 
 
 def test_words_tell_days_speed_queue_and_time_left(simulator):
-    meter = progress.Meter(simulator, 0.0)
+    meter = progress.Lines(simulator, "fifo")
     meter._began -= 10.0  # ten seconds ago
     words = meter.words(500, 100.0 + 2 * 86400)
     assert words.startswith("day 2.0, ")
@@ -44,7 +44,7 @@ def test_words_tell_days_speed_queue_and_time_left(simulator):
 
 
 def test_nothing_is_left_to_divide_by(simulator):
-    assert "? left" in progress.Meter(simulator, 0.0).words(0, 0.0)
+    assert "? left" in progress.Lines(simulator, "fifo").words(0, 0.0)
 
 
 def test_a_file_gets_a_line_every_half_minute_and_no_more(simulator, monkeypatch):
@@ -54,7 +54,7 @@ def test_a_file_gets_a_line_every_half_minute_and_no_more(simulator, monkeypatch
     for _ in range(100):
         lines.tell(500, 1e5)
     assert err.getvalue() == ""
-    lines._meter._last_line_s -= progress.RUN_LINE_EVERY_S
+    lines._last_line_s -= progress.RUN_LINE_EVERY_S
     for _ in range(100):
         lines.tell(500, 1e5)
     assert err.getvalue().count("\n") == 1
