@@ -18,6 +18,8 @@ The cost is the sum of the weights of the edges of the tree that join the gang's
 center: one edge a GPU, a server and a rack. A weight is one over the bandwidth class of its edge.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
@@ -55,29 +57,19 @@ class NoNetwork(_ByTables):
 MOST_TENANTS = 4  # factors are tabulated up to this many one-GPU tenants on every GPU below a link
 
 
+@dataclass(frozen=True, kw_only=True)
 class AlphaBetaRing(_ByTables):
     """Ring inside a server, ring over servers, an extra where racks are crossed."""
 
-    def __init__(
-        self,
-        *,
-        alpha_local_s: float,  # latency of one ring step inside a server
-        alpha_server_s: float,  # latency of one ring step between servers
-        contention: float,  # relative time added by every further job on a NIC or uplink
-        uplink_free_jobs: int,  # multi-rack jobs that an uplink carries without contention
-        rack_extra: float,  # relative time added by the ring over racks
-    ) -> None:
-        """Set the constants; PhysicsError if one is negative."""
-        check_numbers(
-            "network", "0 or more", PhysicsError, alpha_local_s=alpha_local_s,
-            alpha_server_s=alpha_server_s, contention=contention,
-            uplink_free_jobs=uplink_free_jobs, rack_extra=rack_extra,
-        )  # fmt: skip
-        self._alpha_local_s = alpha_local_s
-        self._alpha_server_s = alpha_server_s
-        self._contention = contention
-        self._uplink_free_jobs = uplink_free_jobs
-        self._rack_extra = rack_extra
+    alpha_local_s: float  # latency of one ring step inside a server
+    alpha_server_s: float  # latency of one ring step between servers
+    contention: float  # relative time added by every further job on a NIC or uplink
+    uplink_free_jobs: int  # multi-rack jobs that an uplink carries without contention
+    rack_extra: float  # relative time added by the ring over racks
+
+    def __post_init__(self) -> None:
+        """Raise a PhysicsError if one is negative."""
+        check_numbers("network", "0 or more", PhysicsError, **vars(self))
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
         """Tables with the smallest link capacities of the topology's servers."""
@@ -86,12 +78,12 @@ class AlphaBetaRing(_ByTables):
         largest_server = int(topology.gpus_per_server.max())
         rack_gpus = np.bincount(topology.server_rack, weights=topology.gpus_per_server)
         return NetworkTables(
-            local_s=_ring_s(sync_bytes, intra_gbps, largest_server, self._alpha_local_s),
-            server_s=_ring_s(sync_bytes, nic_gbps, topology.num_servers, self._alpha_server_s),
-            rack_s=self._rack_extra * _ring_s(sync_bytes, nic_gbps, topology.num_racks, 0.0),
-            nic_factor=_factor(self._contention, 1, MOST_TENANTS * largest_server),
+            local_s=_ring_s(sync_bytes, intra_gbps, largest_server, self.alpha_local_s),
+            server_s=_ring_s(sync_bytes, nic_gbps, topology.num_servers, self.alpha_server_s),
+            rack_s=self.rack_extra * _ring_s(sync_bytes, nic_gbps, topology.num_racks, 0.0),
+            nic_factor=_factor(self.contention, 1, MOST_TENANTS * largest_server),
             uplink_factor=_factor(
-                self._contention, self._uplink_free_jobs, MOST_TENANTS * int(rack_gpus.max())
+                self.contention, self.uplink_free_jobs, MOST_TENANTS * int(rack_gpus.max())
             ),
         )
 
@@ -116,6 +108,7 @@ def _ring_s(
     return np.asarray(transfer + steps[None, :] * alpha_s)
 
 
+@dataclass(frozen=True, kw_only=True)
 class TieredRings(_ByTables):
     """Every tier moves all bytes: the workers of a server share its NIC, of a rack its uplink.
 
@@ -127,34 +120,22 @@ class TieredRings(_ByTables):
 
     assumed = "rings of three tiers"
 
-    def __init__(
-        self, *, alpha_local_s: float, alpha_server_s: float, alpha_rack_s: float,
-        layers_in_flight: int, overlap_frac: float, contention: float,
-    ) -> None:  # fmt: skip
-        """Set the constants.
+    alpha_local_s: float  # latency of one ring step inside a server
+    alpha_server_s: float  # latency of one ring step between servers
+    alpha_rack_s: float  # latency of one ring step between racks
+    layers_in_flight: int  # layers that are reduced at the same time
+    overlap_frac: float  # share of the communication that compute hides
+    # Relative time added by every further job on a NIC or uplink; 1 divides the bandwidth.
+    contention: float
 
-        Args:
-            alpha_local_s: latency of one ring step inside a server.
-            alpha_server_s: latency of one ring step between servers.
-            alpha_rack_s: latency of one ring step between racks.
-            layers_in_flight: layers that are reduced at the same time.
-            overlap_frac: share of the communication that compute hides.
-            contention: relative time added by every further job on a NIC or uplink; 1 divides
-                the bandwidth among them.
-
-        Raises:
-            PhysicsError: naming the key, the value and the rule.
-        """
-        check_numbers(
-            "network", "0 or more", PhysicsError, alpha_local_s=alpha_local_s,
-            alpha_server_s=alpha_server_s, alpha_rack_s=alpha_rack_s, contention=contention,
-        )  # fmt: skip
-        check_numbers("network", "from 0 to 1", PhysicsError, overlap_frac=overlap_frac)
-        check_numbers("network", "1 or more", PhysicsError, layers_in_flight=layers_in_flight)
-        self._alphas_s = alpha_local_s, alpha_server_s, alpha_rack_s
-        self._layers_in_flight = layers_in_flight
-        self._exposed_frac = 1.0 - overlap_frac
-        self._contention = contention
+    def __post_init__(self) -> None:
+        """Raise a PhysicsError, naming the key, the value and the rule, for one out of range."""
+        for rule, keys in (
+            ("0 or more", ("alpha_local_s", "alpha_server_s", "alpha_rack_s", "contention")),
+            ("from 0 to 1", ("overlap_frac",)),
+            ("1 or more", ("layers_in_flight",)),
+        ):
+            check_numbers("network", rule, PhysicsError, **{k: getattr(self, k) for k in keys})
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
         """One ring a tier; catalogues without layers send theirs in one message."""
@@ -163,16 +144,17 @@ class TieredRings(_ByTables):
         share_gbps = float((topology.uplink_gbps / np.bincount(topology.server_rack)).min())
         speeds = float(topology.intra_gbps.min()), float(topology.nic_gbps.min()), share_gbps
         sizes = largest, topology.num_servers, topology.num_racks
+        alphas_s = self.alpha_local_s, self.alpha_server_s, self.alpha_rack_s
         local_s, server_s, rack_s = (
             self._ring_s(catalogue, most, gbps, alpha_s)
-            for most, gbps, alpha_s in zip(sizes, speeds, self._alphas_s, strict=True)
+            for most, gbps, alpha_s in zip(sizes, speeds, alphas_s, strict=True)
         )
         return NetworkTables(
             local_s=local_s,
             server_s=server_s,
             rack_s=rack_s,
-            nic_factor=_factor(self._contention, 1, MOST_TENANTS * largest),
-            uplink_factor=_factor(self._contention, 1, MOST_TENANTS * int(rack_gpus.max())),
+            nic_factor=_factor(self.contention, 1, MOST_TENANTS * largest),
+            uplink_factor=_factor(self.contention, 1, MOST_TENANTS * int(rack_gpus.max())),
         )
 
     def _ring_s(self, catalogue: Catalogue, most: int, gbps: float, alpha_s: float) -> FloatArray:
@@ -180,8 +162,10 @@ class TieredRings(_ByTables):
         layers = np.ones(len(catalogue.names), dtype=np.int64)
         if isinstance(catalogue, LayeredCatalogue):
             layers = catalogue.layers
-        rounds = np.ceil(layers / self._layers_in_flight)[:, None]
-        return self._exposed_frac * _ring_s(catalogue.sync_bytes, gbps, most, alpha_s * rounds)
+        rounds = np.ceil(layers / self.layers_in_flight)[:, None]
+        return (1.0 - self.overlap_frac) * _ring_s(
+            catalogue.sync_bytes, gbps, most, alpha_s * rounds
+        )
 
 
 class YorkNetwork(_ByTables):

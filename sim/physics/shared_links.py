@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -187,36 +187,35 @@ def _factor(network: LinkNetwork, busy: float, most: int, nics: float) -> FloatA
     return factor
 
 
+@dataclass(frozen=True, kw_only=True)
 class _SharedLinks:
     """What the three have: traffic, latencies, overlap."""
 
-    sharing: int
-    _eta_frac = 0.0  # no bandwidth is lost to jobs' being many
+    sharing: ClassVar[int]
+    traffic: TrafficRule  # what each profile sends
+    alpha_local_s: float  # latency of one message step inside a server
+    alpha_server_s: float  # latency of one message step between servers
+    overlap_frac: float  # share of the communication hidden behind compute
 
-    def __init__(
-        self, *, traffic: TrafficRule, alpha_local_s: float, alpha_server_s: float,
-        overlap_frac: float,
-    ) -> None:  # fmt: skip
-        """Set the constants; PhysicsError if one is out of range.
-
-        Args:
-            traffic: what each profile sends.
-            alpha_local_s: latency of one message step inside a server.
-            alpha_server_s: latency of one message step between servers.
-            overlap_frac: share of the communication hidden behind compute.
-        """
-        alphas_s = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s}
+    def __post_init__(self) -> None:
+        """Raise a PhysicsError if a constant is out of range."""
+        alphas_s = {"alpha_local_s": self.alpha_local_s, "alpha_server_s": self.alpha_server_s}
         check_numbers("network", "0 or more", PhysicsError, **alphas_s)
-        check_numbers("network", "from 0 to below 1", PhysicsError, overlap_frac=overlap_frac)
-        self._traffic = traffic
-        self._constants = {**alphas_s, "overlap_frac": overlap_frac}
+        share = {"overlap_frac": self.overlap_frac}
+        check_numbers("network", "from 0 to below 1", PhysicsError, **share)
 
     def links(self, catalogue: Catalogue, topology: Topology) -> LinkNetwork:
         """The link network that the kernel reads."""
         return make_link_network(
-            sharing=self.sharing, traffic=self._traffic.traffic(catalogue), catalogue=catalogue,
-            topology=topology, eta_frac=self._eta_frac, **self._constants,
-        )  # fmt: skip
+            sharing=self.sharing,
+            traffic=self.traffic.traffic(catalogue),
+            catalogue=catalogue,
+            topology=topology,
+            eta_frac=self.eta_frac if isinstance(self, KWay) else 0.0,
+            alpha_local_s=self.alpha_local_s,
+            alpha_server_s=self.alpha_server_s,
+            overlap_frac=self.overlap_frac,
+        )
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
         """What schedulers go by: tables that come near these links (`link_tables`)."""
@@ -230,26 +229,21 @@ class MaxMin(_SharedLinks):
     sharing = MAX_MIN
 
 
+@dataclass(frozen=True, kw_only=True)
 class KWay(_SharedLinks):
-    """k jobs on a link take a + k b M + (k - 1) eta M each (see `sim.physics.max_min`)."""
+    """k jobs on a link take a + k b M + (k - 1) eta M each (see `sim.physics.max_min`).
+
+    a is the sum of a job's `alpha_server_s`.
+    """
 
     assumed = "jobs share links evenly"
     sharing = K_WAY
+    eta_frac: float  # eta / b, time lost to each further job on a link over the time alone
 
-    def __init__(
-        self, *, traffic: TrafficRule, alpha_local_s: float, alpha_server_s: float,
-        overlap_frac: float, eta_frac: float,
-    ) -> None:  # fmt: skip
-        """As `MaxMin`; a is the sum of a job's `alpha_server_s`.
-
-        `eta_frac`: eta / b, time lost to each further job on a link over the time alone.
-        """
-        super().__init__(
-            traffic=traffic, alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s,
-            overlap_frac=overlap_frac,
-        )  # fmt: skip
-        check_numbers("network", "0 or more", PhysicsError, eta_frac=eta_frac)
-        self._eta_frac = eta_frac
+    def __post_init__(self) -> None:
+        """Raise a PhysicsError if a constant is out of range."""
+        super().__post_init__()
+        check_numbers("network", "0 or more", PhysicsError, eta_frac=self.eta_frac)
 
 
 class DutyCycle(_SharedLinks):

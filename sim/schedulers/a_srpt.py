@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -91,6 +92,7 @@ class VirtualMachine:
 UNSEEN, VIRTUAL, RELEASED = 0, 1, 2  # phases of a job
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ASrpt:
     """Jobs go as a virtual machine under preemptive SRPT completes them.
 
@@ -128,34 +130,22 @@ class ASrpt:
     order_name = "a_srpt"
     one_queue = True
 
-    def __init__(
-        self,
-        *,
-        placer: Placer,
-        efficiency: float,
-        theta: float | None,
-        delta: float,
-        tau: float,
-        skip_blocked: bool,
-    ) -> None:
-        """`efficiency` scales the virtual machine's speed; `theta`, `delta`, `tau` are the delay's.
+    placer: Placer
+    efficiency: float  # scales the virtual machine's speed
+    theta: float | None  # the delay rule's, as are the two below
+    delta: float
+    tau: float
+    skip_blocked: bool  # jobs behind a blocked one may start
 
-        With `skip_blocked` jobs behind a blocked one may start.
-
-        Raises:
-            GpuYardError: naming the key, the value and the rule.
-        """
-        check_numbers("scheduler", "above 0, at most 1", efficiency=efficiency)
-        check_numbers("scheduler", "null, or 1 or more", theta=theta)
-        check_numbers("scheduler", "0 or more", delta=delta, tau=tau)
-        self.placer = placer
-        self.patient = placer if isinstance(placer, PatientPlacer) else None
-        self.efficiency = efficiency
-        self.theta, self.delta, self.tau = theta, delta, tau
-        self.skip_blocked = skip_blocked
-        judges = Signal.NONE if theta is None else Signal.PROFILE | Signal.INTERFERENCE
-        check_part(placer, "placer", "name", "needs")
-        self.needs = Signal.PREDICTION | judges | placer.needs
+    def __post_init__(self) -> None:
+        """Raise a GpuYardError, naming key, value and rule, for one out of range."""
+        check_numbers("scheduler", "above 0, at most 1", efficiency=self.efficiency)
+        check_numbers("scheduler", "null, or 1 or more", theta=self.theta)
+        check_numbers("scheduler", "0 or more", delta=self.delta, tau=self.tau)
+        self.patient = self.placer if isinstance(self.placer, PatientPlacer) else None
+        judges = Signal.NONE if self.theta is None else Signal.PROFILE | Signal.INTERFERENCE
+        check_part(self.placer, "placer", "name", "needs")
+        self.needs = Signal.PREDICTION | judges | self.placer.needs
         self.reset(0)
 
     @property

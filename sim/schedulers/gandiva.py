@@ -2,6 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -140,6 +141,7 @@ ROUNDING_S = 1e-6  # a wake-up that falls this little before its time counts as 
 Kind = tuple[int, ...]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Gandiva:
     """Gives every job GPUs early, then improves: turns, packing on trial, migration.
 
@@ -170,26 +172,19 @@ class Gandiva:
     preempts = True
     one_queue = True  # it owns the whole cluster
 
-    def __init__(
-        self,
-        *,
-        slice_s: float | None,
-        packing: bool,
-        least_speed: float,
-        trial_s: float,
-        migrate_every_s: float | None,
-    ) -> None:
-        """Times above 0; `slice_s`, `migrate_every_s`: null switches turns, or migration, off."""
-        times = {"slice_s": slice_s, "migrate_every_s": migrate_every_s}
+    slice_s: float | None  # None: no turns
+    packing: bool
+    least_speed: float
+    trial_s: float
+    migrate_every_s: float | None  # None: no migration
+
+    def __post_init__(self) -> None:
+        """Raise a GpuYardError, naming key, value and rule, for one out of range."""
+        times = {"slice_s": self.slice_s, "migrate_every_s": self.migrate_every_s}
         check_numbers("scheduler", "null, or above 0", **times)
-        check_numbers("scheduler", "above 0", trial_s=trial_s)
-        check_numbers("scheduler", "0 or more", least_speed=least_speed)
-        self.slice_s = slice_s
-        self.packing = packing
-        self.least_speed = least_speed
-        self.trial_s = trial_s
-        self.migrate_every_s = migrate_every_s
-        self.needs = Signal.PROFILE | Signal.INTERFERENCE if packing else Signal.NONE
+        check_numbers("scheduler", "above 0", trial_s=self.trial_s)
+        check_numbers("scheduler", "0 or more", least_speed=self.least_speed)
+        self.needs = Signal.PROFILE | Signal.INTERFERENCE if self.packing else Signal.NONE
         self.reset(0)
 
     @property

@@ -8,6 +8,7 @@ GPU-sharing cluster, 2023 (Weng et al., ATC 2023: "openb"). The tasks of the PAI
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -251,6 +252,7 @@ MOST_INSTANCES = 1e6
 MIB_A_GB = 1024
 
 
+@dataclass(frozen=True, kw_only=True)
 class AlibabaPai(TableReader):
     """One row a task; tasks without GPUs are left out (Weng et al., NSDI 2022).
 
@@ -267,40 +269,35 @@ class AlibabaPai(TableReader):
                 "plan_gpu")  # fmt: skip
     optional = ("plan_cpu", "plan_mem")
 
-    def __init__(
-        self,
-        *,
-        header: Sequence[str] | None,
-        job_table: str | None,
-        job_header: Sequence[str] | None,
-        tag_table: str | None,
-        tag_header: Sequence[str] | None,
-    ) -> None:
-        """Keep the other tables' paths and columns; header null: a file's first row names them."""
-        if tag_table is not None and job_table is None:
+    header: Sequence[str] | None  # columns of a table; null: its first row names them
+    job_table: str | None  # path
+    job_header: Sequence[str] | None
+    tag_table: str | None
+    tag_header: Sequence[str] | None
+
+    def __post_init__(self) -> None:
+        """Raise a TraceError where tags have no table of jobs to be joined by."""
+        if self.tag_table is not None and self.job_table is None:
             raise TraceError(
                 "workload.reader.tag_table is given, but not job_table, which joins its inst_id to "
                 "the tasks; set workload.reader.job_table too"
             )
-        self.header = header
-        self._job_table, self._job_header = job_table, job_header
-        self._tag_table, self._tag_header = tag_table, tag_header
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
-        return _pai_trace(reader, self._jobs_of(reader), name, tagged=self._tag_table is not None)
+        return _pai_trace(reader, self._jobs_of(reader), name, tagged=self.tag_table is not None)
 
     def _jobs_of(self, reader: ColumnReader) -> list[PaiJob]:
         """(N,) what the other tables say of each task's job."""
-        if self._job_table is None:
+        if self.job_table is None:
             return [UNKNOWN_JOB] * len(reader)
         tags = {}
-        if self._tag_table is not None:
-            tags = read_tags(self._tag_table, self._tag_header, reader.strict)
-        jobs = read_jobs(self._job_table, self._job_header, tags, reader.strict)
+        if self.tag_table is not None:
+            tags = read_tags(self.tag_table, self.tag_header, reader.strict)
+        jobs = read_jobs(self.job_table, self.job_header, tags, reader.strict)
         found = [jobs.get(job, UNKNOWN_JOB) for job in reader.raw("job_name")]
         missing = sum(job is UNKNOWN_JOB for job in found)
         if missing:
-            log.warning("%d tasks have no row in %s", missing, self._job_table)
+            log.warning("%d tasks have no row in %s", missing, self.job_table)
         return found
 
 

@@ -36,71 +36,52 @@ class Located:
     line: int  # 1-based line at which it starts
 
 
-class JsonList:
-    """The text of a plain or gzip file that holds one JSON list, read from its beginning on."""
+def located(path: str) -> Iterator[Located]:
+    """The objects of a plain or gzip file that holds one JSON list, read one by one.
 
-    def __init__(self, path: str) -> None:
-        """Read the file; a TraceError where that cannot be."""
-        self._path, self._text = path, read_text(path)
-        self._at, self._line = 0, 1
-        self._scanner = json.JSONDecoder()
+    Raises:
+        TraceError: naming the line (and the object) at which the file is no list.
+    """
+    text, decode, line, at, index = read_text(path), json.JSONDecoder().raw_decode, 1, 0, 0
 
-    def objects(self) -> Iterator[Located]:
-        """The objects of the list.
+    def go_to(place: int) -> str:
+        """The sign at or after `place` that is no blank; "" at the end of the file."""
+        nonlocal line, at
+        while text[place : place + 1] in BLANKS:
+            place += 1
+        line, at = line + text.count("\n", at, place), place
+        return text[at : at + 1]
 
-        Raises:
-            TraceError: naming the line (and the object) at which the file is no list.
-        """
-        self._take("[", "the file must hold a list of jobs, [ ... ]")
-        index = 0
-        while self._sign() != "]":
-            if index > 0:
-                self._take(",", f"a comma must follow job object {index - 1}")
-            yield self._object(index)
-            index += 1
-        self._take("]", "the list must end with ]")
-        if self._sign():
-            raise self._fault(": there is text after the end of the list; take it out")
-
-    def _sign(self) -> str:
-        """The next sign that is no blank, not taken; "" at the end of the file."""
-        while self._text[self._at : self._at + 1] in BLANKS:
-            self._go_to(self._at + 1)
-        return self._text[self._at : self._at + 1]
-
-    def _take(self, sign: str, rule: str) -> None:
-        """Take `sign`, or say `rule`."""
-        found = self._sign()
-        if found != sign:
+    def take(sign: str, rule: str) -> None:
+        if (found := go_to(at)) != sign:
             got = f"{found!r} stands here" if found else "the file ends here"
-            raise self._fault(f": {got}; {rule}")
-        self._at += 1
+            raise TraceError(f"{path}, line {line}: {got}; {rule}")
+        go_to(at + 1)
 
-    def _object(self, index: int) -> Located:
-        self._sign()
-        line = self._line
+    take("[", "the file must hold a list of jobs, [ ... ]")
+    while go_to(at) != "]":
+        if index > 0:
+            take(",", f"a comma must follow job object {index - 1}")
         try:
-            value, end = self._scanner.raw_decode(self._text, self._at)
+            value, end = decode(text, at)
         except json.JSONDecodeError as error:
-            self._go_to(error.pos)
-            raise self._fault(
-                f", job object {index}: is no JSON ({error.msg}); fetch the file again, or cut it "
-                f"at a whole object"
+            line += text.count("\n", at, error.pos)
+            raise TraceError(
+                f"{path}, line {line}, job object {index}: is no JSON ({error.msg}); fetch the "
+                f"file again, or cut it at a whole object"
             ) from error
         except (ValueError, RecursionError) as error:
-            raise self._fault(
-                f": job object {index} cannot be read ({type(error).__name__}: "
+            raise TraceError(
+                f"{path}, line {line}: job object {index} cannot be read ({type(error).__name__}: "
                 f"{str(error)[:80]}); it is nested too deeply or holds a number too long"
             ) from error
-        self._go_to(end)
-        return Located(value, index, line)
-
-    def _go_to(self, place: int) -> None:
-        self._line += self._text.count("\n", self._at, place)
-        self._at = place
-
-    def _fault(self, words: str) -> TraceError:
-        return TraceError(f"{self._path}, line {self._line}{words}")
+        yield Located(value, index, line)
+        index += 1
+        go_to(end)
+    if go_to(at + 1):
+        raise TraceError(
+            f"{path}, line {line}: there is text after the end of the list; take it out"
+        )
 
 
 class BadJob(Exception):
@@ -275,7 +256,7 @@ class PhillyJson:
                 f"leave it empty"
             )
         read = _Read([], {}, Counter(), Counter())
-        for each in JsonList(path).objects():
+        for each in located(path):
             _add(read, each, path, strict)
         if read.bad:
             log.warning(
