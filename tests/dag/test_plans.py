@@ -1,4 +1,4 @@
-"""What plans come to: by hand, by plain Python and compiled."""
+"""DAGs are checked; what plans come to: by hand, in plain Python, compiled; searches."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,17 @@ from sim.dag.plan import (
     time_to_go,
     upward_rank_s,
 )  # fmt: skip
-from sim.dag.search import random_start
+from sim.dag.problem import DagError, GpuModel, dag_problem, drawn_machines, machines, task_graph
+from sim.dag.rivals import GeneticSearch, LocalSearch, PolicyGradientSearch
+from sim.dag.search import ListSchedule, Meter, RandomRankSearch, random_start, start_plans
+from sim.dag.whales import (
+    RtgsSearch,
+    WhaleSearch,
+    WorlRtgsSearch,
+    draw_step,
+    nearest_loads,
+    target_of,
+)  # fmt: skip
 from tests.dag.plan_rules import check_plan, optimum_s, schedule_of
 
 # The diamond's tasks keep their numbers: a 0, b 1, c 2, d 3, e 4.
@@ -137,3 +147,150 @@ def test_the_mirror_of_the_mirror_is_the_dag(drawn):
     again = mirrored(mirrored(dag))
     assert all(np.array_equal(a, b) for a, b in zip(dag, again, strict=True))
     assert not np.array_equal(mirrored(dag).parent, dag.parent)
+
+
+def test_parents_come_first_and_edges_are_the_same_from_both_ends():
+    graph = task_graph("g", ["z", "y", "x"], [1.0, 2.0, 3.0], [("x", "z", 5.0), ("y", "z", 7.0)])
+    assert graph.tasks == ("y", "x", "z")
+    assert graph.work_s.tolist() == [2.0, 3.0, 1.0]
+    assert graph.parent[graph.first_parent[2] :].tolist() == [0, 1]
+    assert graph.parent_mb.tolist() == [7.0, 5.0]
+    assert graph.child.tolist() == [2, 2] and graph.child_mb.tolist() == [7.0, 5.0]
+    # Edges between the same tasks add up.
+    graph = task_graph("g", ["a", "b"], [1.0, 1.0], [("a", "b", 2.0), ("a", "b", 3.0)])
+    assert graph.parent_mb.tolist() == [5.0]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "work", "edges", "told"),
+    [
+        ([], [], [], "no task"),
+        (["a", "a"], [1.0, 1.0], [], "two tasks are called 'a'"),
+        (["a", "b"], [1.0], [], "one a task|give one"),
+        (["a", "b"], [1.0, -2.0], [], "'b' has work -2.0"),
+        (["a", "b"], [1.0, float("nan")], [], "'b' has work nan"),
+        (["a", "b"], [1.0, 1.0], [("a", "c", 0.0)], "task 'c', which is unknown"),
+        (["a", "b"], [1.0, 1.0], [("a", "b", -1.0)], "carries -1.0 MB"),
+        (["a", "b"], [1.0, 1.0], [("a", "b", 1.0), ("b", "a", 1.0)], "circle.*'a', 'b'"),
+        (["a"], [1.0], [("a", "a", 1.0)], "circle"),
+    ],
+)
+def test_what_is_no_dag_is_refused(tasks, work, edges, told):
+    with pytest.raises(DagError, match=told):
+        task_graph("g", tasks, work, edges)
+
+
+def test_a_task_that_fits_no_gpu_and_impossible_machines_are_refused(slow_and_fast):
+    graph = task_graph("g", ["a", "big"], [1.0, 1.0], [], [16.0, 41.0])
+    with pytest.raises(DagError, match=r"'big' needs 41 GiB and fits no GPU.*has 40"):
+        dag_problem(graph, slow_and_fast)
+    one, far = np.ones(2), np.array([[0.0, 1.0], [2.0, 0.0]])
+    with pytest.raises(DagError, match="equal both ways"):
+        machines("m", one, one, far)
+    with pytest.raises(DagError, match="speed"):
+        machines("m", np.array([1.0, 0.0]), one, np.zeros((2, 2)))
+
+
+def test_drawn_machines_have_servers_of_one_kind_and_rates_within_bounds():
+    models = (GpuModel("a", 1.0, 16.0), GpuModel("b", 3.0, 80.0))
+    found = drawn_machines(
+        models, gpus=10, per_server=4, inside_gbps=80.0, between_gbps=8.0, least_share=0.5,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert len(found) == 10
+    assert all(len(set(found.speed[s : s + 4])) == 1 for s in (0, 4, 8))
+    assert found.s_per_mb[0, 1] == pytest.approx(8 / 80_000)  # inside
+    between = found.s_per_mb[0, 4:]
+    assert (between >= 8 / 8_000).all() and (between <= 8 / 4_000).all()
+    assert not np.diagonal(found.s_per_mb).any()
+
+
+SEARCHES = (
+    WorlRtgsSearch, RtgsSearch, WhaleSearch, GeneticSearch, LocalSearch, RandomRankSearch,
+    PolicyGradientSearch,
+)  # fmt: skip
+
+
+def spent(problem, search, *, budget, seeded, seed=0) -> Meter:
+    meter = Meter(problem, budget)
+    rng = np.random.default_rng(seed)
+    search.search(start_plans(problem, 10, seeded=seeded, rng=rng), meter, rng)
+    return meter
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda kind: kind.name)
+def test_all_keep_to_the_protocol(drawn, search):
+    problem = drawn(40, 4, 3)
+    problem.graph.need_gib[5] = 20.0  # fits the fast kind only
+    meter = spent(problem, search(), budget=63, seeded=True)
+    assert meter.left == 0 and len(meter.history_s) == 63
+    assert (np.diff(meter.history_s) <= 0).all()
+    check_plan(problem, meter.best.plan)
+    assert schedule_of(problem, meter.best.plan).makespan_s == meter.history_s[-1]
+    assert meter.history_s[-1] <= schedule(problem, heft(problem)).makespan_s
+    again = spent(problem, search(), budget=63, seeded=True)
+    assert again.history_s.tolist() == meter.history_s.tolist()
+    other = spent(problem, search(), budget=63, seeded=False)
+    check_plan(problem, other.best.plan)
+    assert other.history_s[0] != meter.history_s[0]
+    assert spent(drawn(12, 2, 0), search(), budget=1, seeded=True).left == 0
+
+
+def test_a_meter_refuses_what_it_has_not_and_judges_nothing_more_when_spent(diamond_problem):
+    with pytest.raises(DagError, match="budget of 0"):
+        Meter(None, 0)
+    with pytest.raises(DagError, match="no plan was judged"):
+        _ = Meter(None, 1).best
+    with pytest.raises(DagError, match="'hefty' is unknown; use one of heft, cpop, peft"):
+        ListSchedule(scheduler="hefty")
+    meter = Meter(diamond_problem, 1)
+    meter.judge(heft(diamond_problem))
+    with pytest.raises(DagError, match="all 1 plans are spent"):
+        meter.judge(heft(diamond_problem))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_worl_rtgs_finds_the_optimum_of_tiny_problems(drawn, seed):
+    problem = drawn(5, 2, seed)
+    found = spent(problem, WorlRtgsSearch(), budget=300, seeded=False)
+    assert found.best.makespan_s == pytest.approx(optimum_s(problem), rel=1e-9)
+
+
+def test_worl_rtgs_saves_more_than_its_rivals_on_the_mean(drawn):
+    problems = [drawn(120, 8, seed) for seed in range(4)]
+    for seeded in (True, False):
+        mean = {
+            kind.name: np.mean([
+                spent(problem, kind(), budget=200, seeded=seeded).best.makespan_s
+                / schedule(problem, heft(problem)).makespan_s
+                for problem in problems
+            ])
+            for kind in SEARCHES
+        }  # fmt: skip
+        assert min(mean, key=mean.get) == "worl_rtgs"
+        assert mean["worl_rtgs"] < 1.0  # of HEFT's, from random plans too
+
+
+def test_the_published_generator_by_hand(diamond_problem):
+    """Loads after a task nearest to the hope: a 2 on GPU 1 (4 on 0), b 3 on GPU 1 (2 on 0) ..."""
+    gpu = np.empty(5, dtype=np.int64)
+    nearest_loads(diamond_problem.arrays, np.array([2.0, 3.0, 6.0, 9.0, 0.0]), np.zeros(2), gpu)
+    # c: 6 on both, the first; d: 10 on GPU 0, 5 on GPU 1; e: 11 on GPU 0, 3.5 on GPU 1
+    assert gpu.tolist() == [1, 1, 0, 0, 1]
+
+
+def test_whales_go_to_the_leader_in_the_end():
+    rng = np.random.default_rng(0)
+    late = [draw_step(0.9, rng) for _ in range(200)]
+    assert all(step.to_leader for step in late)
+    early = [draw_step(0.0, rng) for _ in range(400)]
+    assert 0.4 < np.mean([step.to_leader for step in early]) < 0.6
+    assert {target_of(step, 2, 0, 4, rng) for step in early if not step.to_leader} == {0, 1, 3}
+
+
+def test_plans_with_wide_memory_go_where_they_fit(drawn):
+    problem = drawn(30, 4, 3)
+    problem.graph.need_gib[:] = 20.0
+    found = spent(problem, WorlRtgsSearch(), budget=40, seeded=False).best.plan
+    assert isinstance(found, Plan)
+    assert (problem.machines.memory_gib[found.gpu] >= 20.0).all()

@@ -1,5 +1,6 @@
-"""A user's own orders and placers, in a folder of their own, through every way to run them."""
+"""A user's own orders and placers in a folder of their own, and mistakes in them: one line."""
 
+import importlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,10 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from gpuyard.evaluation.experiment import composition_of
+from gpuyard.launch.build import build
+from gpuyard.launch.errors import ConfigError
+from sim.errors import GpuYardError
 from tests.forking import run_program
 from tests.launch.conftest import write_own
 
@@ -166,3 +171,158 @@ def test_a_belief_has_its_model_beside_its_name(call: Call, tmp_path: Path):
     told = "error: belief has no info; its yaml file holds `info: NAME` and `model:`"
     assert told in refused.stderr
     succeeded(call(*words, "belief=under"))
+
+
+Told = Callable[..., str]
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What is told of a target, with a module `<name>.py` of that text in the folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def of(target: str, name: str | None = None, text: str = "", key: str = "scheduler") -> str:
+        if name is not None:
+            (tmp_path / f"{name}.py").write_text(text)
+        importlib.invalidate_caches()
+        values: dict[str, object] = {"_target_": target}
+        for outer in reversed(key.split(".")[1:]):
+            values = {"_target_": "builtins.dict", outer: values}
+        with pytest.raises(ConfigError) as caught:
+            build({key.partition(".")[0]: values}, key.partition(".")[0])
+        return str(caught.value).replace(str(tmp_path), "HERE")
+
+    return of
+
+
+def test_a_module_that_is_not_there_and_one_that_is_like_it(told: Told):
+    assert told("mistake_ordres.A", "mistake_orders", "class A: pass\n") == (
+        "scheduler._target_ is 'mistake_ordres.A'; there is no module 'mistake_ordres' "
+        "(looked in HERE and what is installed); did you mean mistake_orders?"
+    )
+    assert "put qqqq.py there" in told("qqqq.A")
+    assert "did you mean fifo" not in told("sim.schedulers.ordres.Fifo")
+    assert "did you mean orders?" in told("sim.schedulers.ordres.Fifo")
+
+
+def test_a_class_that_is_not_there(told: Told):
+    text = "class LeastService: pass\n"
+    assert told("mistake_class.LeastServce", "mistake_class", text) == (
+        "scheduler._target_ is 'mistake_class.LeastServce'; HERE/mistake_class.py has no "
+        "'LeastServce'; did you mean LeastService?"
+    )
+
+
+@pytest.mark.parametrize(("name", "text", "line"), [
+    ("syntax", "x = 1\ndef f(:\n", 2),
+    ("import", "import os\nimport nosuchthing\n",
+     "2: ModuleNotFoundError: No module named 'nosuchthing'; install nosuchthing, or mend"),
+    ("name", "from sim.view import Signall\n",
+     "1: ImportError: cannot import name 'Signall'"),
+    ("value", "\n\nx = 1 / 0\n", "3: ZeroDivisionError: division by zero"),
+])  # fmt: skip
+def test_what_a_module_fails_at_while_it_is_imported(told: Told, name: str, text: str, line: str):
+    found = told(f"mistake_{name}.A", f"mistake_{name}", text)
+    key = f"scheduler._target_ is 'mistake_{name}.A'; HERE/mistake_{name}.py line {line}"
+    assert found.startswith(key) and found.endswith(" that line")
+
+
+def test_the_section_inside_is_named(told: Told):
+    assert told("mistake_deep.A", key="scheduler.placer").startswith(
+        "scheduler.placer._target_ is 'mistake_deep.A'; there is no module 'mistake_deep'"
+    )
+
+
+def test_a_method_that_has_to_be_written(told: Told):
+    text = "from sim.rounds import RoundScheduler\nclass A(RoundScheduler):\n  x=1"
+    assert told("mistake_abstract.A", "mistake_abstract", text) == (
+        "scheduler: mistake_abstract.A has no method allot; write it"
+    )
+
+
+def error_of(folder: Path, *words: str) -> str:
+    done = run_program(["-m", "gpuyard", *words], cwd=folder)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    return done.stderr
+
+
+NEVER = """
+from sim.view import Signal
+
+class Never:
+    name, needs = "never", Signal.NONE
+    def place(self, gang, slots, rng):
+        return None
+"""
+
+
+@pytest.mark.parametrize("line_up", [False, True])
+def test_a_file_that_is_no_yaml(tmp_path: Path, line_up: bool):
+    file = "mine/scheduler/broken.yaml"
+    write_own(tmp_path, {file: "_target_: sim.schedulers.orders.Fifo\npower: [\n"})
+    entries = "lineup.entries=[{role: ours, overrides: ['scheduler=broken']}]"
+    words = ("evaluate", entries, "jobs=1") if line_up else ("simulate", "scheduler=broken")
+    told = error_of(tmp_path, *words)
+    assert f"{tmp_path / file} line 3: " in told
+    assert "(while parsing a flow node that begins in line 3); mend the file" in told
+
+
+def test_a_trial_run_before_the_users_jobs_is_called_so(tmp_path: Path):
+    write_own(tmp_path, {
+        "mine/placer/never.yaml": "_target_: my_placers.Never\n", "my_placers.py": NEVER,
+    })  # fmt: skip
+    words = ("simulate", "workload.num_jobs=30", "topology=small_leaf_spine", "placer=never")
+    made_up = r"error: fifo\+never, in a trial run of \d+ made-up jobs before yours: \d+ jobs wait"
+    assert re.search(made_up, error_of(tmp_path, *words))
+
+
+OWN_PARTS = """\
+import numpy as np
+from sim.engine.composed import QueueScheduler
+from sim.view import Signal
+
+class Order(QueueScheduler):
+    order_name, order_needs = "mine", Signal.NONE
+    def keys(self, jobs):
+        return helper(jobs)
+
+def helper(jobs):
+    return np.reshape(jobs.num_gpus, (7, 7, 7))
+
+class Place:
+    name, needs = "mine", Signal.NONE
+    def place(self, gang, slots, rng):
+        return slots.nothing
+
+class Column(Order):
+    def keys(self, jobs):
+        return jobs.num_gpu
+"""
+
+
+@pytest.mark.parametrize(("word", "line"), [
+    ("scheduler=mine", "line 11, in helper: ValueError: cannot reshape array of size "),
+    ("placer=mine", "line 16, in place: AttributeError: 'Slots' object has no attribute 'no"),
+    ("scheduler=mine scheduler._target_=my_own.Column",
+     "line 20, in keys: AttributeError: jobs has no column 'num_gpu'; did you mean 'num_gpus"),
+])  # fmt: skip
+def test_what_an_order_or_a_placer_of_ones_own_raises(tmp_path: Path, word: str, line: str):
+    parts = "placer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
+    write_own(tmp_path, {
+        "mine/scheduler/mine.yaml": f"_target_: my_own.Order\n{parts}",
+        "mine/placer/mine.yaml": "_target_: my_own.Place\n", "my_own.py": OWN_PARTS,
+    })  # fmt: skip
+    words = ("simulate", "workload.num_jobs=30", *word.split())
+    told = error_of(tmp_path, *words)
+    assert f"error: {tmp_path / 'my_own.py'} {line}" in told
+    assert told.rstrip().endswith("; mend that line\n(DEBUG=1 shows the traceback)")
+    shown = run_program(["-m", "gpuyard", *words], cwd=tmp_path, env={"DEBUG": "1"})
+    assert "Traceback" in shown.stderr and "in checked" in shown.stderr
+
+
+def test_a_target_that_makes_no_scheduler():
+    with pytest.raises(
+        GpuYardError, match=r"builtins.dict has no method `decide`; add decide\(sel"
+    ):
+        composition_of({"scheduler": {"_target_": "builtins.dict"}}, 1)

@@ -1,16 +1,202 @@
-"""The launch layer as seen from a shell: statuses, messages, files."""
+"""What an operator mistypes: one line, status 1; statuses, messages and files of a shell."""
 
+import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.launch.conftest import ROOT
+import gpuyard
+from gpuyard.launch.build import misfit
+from sim.errors import GpuYardError
+from tests.forking import run_program
+from tests.launch.conftest import ROOT, write_own
+
+TRACE = "job_id,submit_s,num_gpus,duration_s\n"
+JOBS = f"{TRACE}a,0,1,100\nb,10,2,5\n"
+ASKING = "job_id,submit_s,num_gpus,duration_s,cpu_milli\na,0,1,100,500\nb,10,1,5,999000\n"
+
+
+HERE = ("workload=csv", "workload.path=jobs.csv", "topology=small_leaf_spine")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with two jobs in jobs.csv."""
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return tmp_path
+
+
+def told(folder: Path, *words: str, status: int = 1) -> str:
+    """What is said of a run with these words; of one that fails, on one line."""
+    done = run_program(["-m", "gpuyard", *words], cwd=folder)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr and "Error executing job" not in done.stderr, done.stderr
+    if status:
+        assert done.stderr.count("error: ") == 1, done.stderr
+        return done.stderr
+    return done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("workload.columns=5", "workload.columns is 5; it must be a mapping"),
+        ("workload.window=5", "workload.window is 5; it must be a mapping"),
+        ("workload.rules=5", "workload.rules is 5; it must be a section with a _target_"),
+        ("workload.drop_too_large=maybe", "workload.drop_too_large is 'maybe'; it must be true or"),
+        ("+workload.max_gan=5", "has no such parameter; did you mean workload.max_gang?"),
+        ("workload.reader=5", "workload.reader is 5; it must be a section with a _target_"),
+        ("workload.reader=null", "workload.reader is None; it must be a section with a _target_"),
+        ("workload.reader.delimiter=null", "workload.reader.delimiter is None; give one sign"),
+        ("workload.exclude_vcs=lang", "workload.exclude_vcs is 'lang'; it must be a list"),
+        ("workload.rules.ignore=demands", "rules.ignore is 'demands'; give a list, like [demands]"),
+        ("+workload.rules.models.a=[b]", "rules.models.a is ['b']; give one name of a model"),
+        ("outages.mtbf_s=5", "outages=failures has it"),
+        ("belief.model.path=-1", "belief.model.path is -1; it must be a path or a text or null"),
+        ("estimator=none", "choose estimator=group_median or limit"),
+    ],
+)
+def test_a_value_of_the_wrong_kind(here: Path, word: str, message: str):
+    with pytest.raises(GpuYardError, match=re.escape(message)):
+        gpuyard.simulate(here / "jobs.csv", "small_leaf_spine", "sjf", overrides=[word])
+
+
+def test_a_job_that_fits_nowhere_is_told_before_it_is_played(tmp_path: Path):
+    (tmp_path / "jobs.csv").write_text(ASKING)
+    cores = ("workload.columns.cpu_milli=cpu_milli", "topology.cpu_milli=64000", "page=false")
+    line = told(tmp_path, "simulate", *HERE, *cores)
+    assert "1 of 2 jobs fit nowhere on small_leaf_spine, even when it is empty; the first" in line
+    assert "job b: 1 GPUs, each with 999 cores" in line and "rules.ignore=[demands]" in line
+    told(tmp_path, "simulate", *HERE, *cores, "workload.rules.ignore=[demands]", status=0)
+
+
+def test_a_twin_of_a_row_that_is_left_out_stays(tmp_path: Path):
+    (tmp_path / "jobs.csv").write_text(f"{TRACE}c,-1,1,3\nc,2,1,3\nd,3,1,3\nd,4,1,3\n")
+    said = told(tmp_path, "simulate", *HERE, "workload.strict=false", "page=false", status=0)
+    assert "2 rows skipped" in said and "1 x job_id is the job of an earlier row again" in said
+    assert "2 of 4 rows with faults left out" in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_device_that_is_full(here: Path):
+    code = (
+        "import sys; sys.stdout = open('/dev/full', 'w'); sys.argv[0] = 'gpuyard'\n"
+        "from gpuyard.command import main; main()"
+    )
+    words = ["simulate", "workload=csv", "workload.path=jobs.csv", "page=false"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=here, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )  # fmt: skip
+    assert "or what is printed to: No space left on device" in done.stderr, done.stderr
+
+
+OWN_EXPERIMENT = """\
+# @package _global_
+defaults:
+  - override /topology: small_leaf_spine
+windows: 1
+workload: {num_jobs: 30}
+lineup:
+  entries:
+    - {role: composite, overrides: ["scheduler=sjf,my_order"]}
+reproduce:
+  title: Mine
+  cells: [[]]
+"""
+
+
+def test_experiments_and_schedulers_of_ones_own_are_reproduced(tmp_path: Path):
+    order = "_target_: sim.schedulers.orders.Fifo\nplacer: ${placer}\nsharing: ${sharing}\n"
+    write_own(tmp_path, {
+        "mine/scheduler/my_order.yaml": f"{order}skip_blocked: true\n",
+        "mine/experiment/mine.yaml": OWN_EXPERIMENT,
+    })  # fmt: skip
+    listed = told(tmp_path, "reproduce", status=0)
+    assert "mine" in listed.split() and "Mine" in listed
+    words = ("experiment=mine", "jobs=1", "page=false", "agents.count=1")
+    told(tmp_path, "reproduce", *words, status=0)
+    played = (tmp_path / "runs" / "reproduce" / "mine" / "comparison.csv").read_text()
+    assert {"fifo_skip+consolidated", "sjf+consolidated"} <= set(re.split(r"[,\n]", played))
+
+
+ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("simulate", "workload.num_jobs=2"), "workload.num_jobs=2 is the size of a window"),
+        (("simulate", "hydra.sweep.dir=x"), "is not read by a run without -m; use hydra.run.dir"),
+        (("simulate", "-m", "--cfg", "job"), "can be specified; leave one of them out"),
+        (("fit_interference", "data_dir=nothere"), "data_dir is nothere, which is not there"),
+        (("evaluate", "rivals=true", ENTRY % "placer=packed"), "add ours=NAME"),
+        (("evaluate", ENTRY % "+estimator=oracle"), "an entry does not read 'estimator'"),
+        (("learn", "rules.suspends=true"), "rules.suspends=true is of a network; add learns="),
+        (("learn", "encoder=flat"), "encoder is no choice of this program; it is one of train"),
+        (("simulate", "+scheduler=sjf"), "Leave out the +: scheduler=sjf"),
+        (("simulate", "belief.model=null"), "belief.info is learned, belief.model is null: say"),
+        (("simulate", "belief.info=none"), "belief.info is none, belief.model must be null:"),
+        (("simulate", "+reward=delay"), "'reward'. reward is no choice of this program; it is one"),
+        (("train", "algo=es"), "`train` takes algo=ppo; others are for `gpuyard learn`"),
+        (("train", "algo.epochs=0"), "algo.epochs is 0; it must be a whole number from 1"),
+        (("train", "algo.envs_per_runner=0"), "algo.envs_per_runner is 0; it must be 1 or more"),
+        (("train", "algo.value_weight=-1"), "algo.value_weight is -1; it must be 0 or more"),
+        (("train", "warm_start.episodes=-1"), "warm_start.episodes is -1; it must be a whole"),
+        (("train", "reward=progress", "algo.gamma=1"), "reward=progress pays a job whenever it"),
+        # a key in a section inside; elsewhere; what has but the section in common is no help
+        (("simulate", "workload.start_s=3"), "struct\n  did you mean workload.window.start_s?\n"),
+        (("simulate", "belief.path=x.json"), "struct\n  did you mean belief.model.path?\n"),
+        (("simulate", "topology.num_jobs=9"), "struct\n  did you mean workload.num_jobs?\n"),
+        (("simulate", "scheduler.placer.foo=1"), "struct\n  scheduler.placer takes no keys\n"),
+        (("simulate", "outages.foo=1"), "struct\n  outages takes no keys\n"),
+    ],
+)
+def test_what_nobody_would_read(here: Path, words: tuple[str, ...], message: str):
+    jobs = HERE if words[0] in {"simulate", "evaluate", "learn", "train"} else ()
+    said = told(here, words[0], *jobs, *words[1:])
+    assert message in said and not (words[0] == "learn" and "use +" in said)
+
+
+def test_a_sweep_reads_another_folder_than_a_run(tmp_path: Path):
+    words = ["simulate", "workload.num_jobs=20", "hydra.run.dir=x", "-m"]
+    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error: hydra.run.dir=x is not read by a sweep; use hydra.sweep.dir" in done.stderr
+
+
+def test_a_choice_with_a_shipped_name_is_refused_since_the_shipped_one_would_run(tmp_path: Path):
+    write_own(tmp_path, {"mine/scheduler/sjf.yaml": "_target_: my.Own\n"})
+    line = told(tmp_path, "simulate", "scheduler=sjf")
+    assert "mine/scheduler/sjf.yaml: scheduler=sjf is shipped, and comes first; rename it" in line
+
+
+def test_a_placer_that_the_scheduler_does_not_ask_is_told(here: Path):
+    words = (*HERE, "page=false", "scheduler=dally", "placer=packed")
+    assert "placer=packed is not read: the scheduler" in told(here, "simulate", *words, status=0)
+
+
+@pytest.mark.parametrize("hint", [inspect.Parameter.empty, Any, object])
+def test_a_parameter_without_a_hint_takes_any_value(hint: object):
+    assert misfit(3.5, hint) is None and misfit(None, hint) is None
+
+
+def test_slices_of_gpus_and_the_window_in_dates_are_told(tmp_path: Path):
+    job = "2|COMPLETED|2025-03-01T08:00:00|3600|gres/gpu:a100_3g.20gb=2\n"
+    (tmp_path / "jobs.txt").write_text(f"JobID|State|Submit|ElapsedRaw|ReqTRES\n{job}")
+    words = ("workload=sacct", "workload.path=jobs.txt", "workload.window.start_s=2025-03-01")
+    said = told(tmp_path, "simulate", *words, "page=false", status=0)
+    assert "the trace from 2025-03-01 to its end (1 of 1 jobs)" in said
+    assert "1 jobs with MIG slices as parts of a GPU, 3g as 3/7" in said
 
 
 def said(outcome) -> str:

@@ -20,7 +20,7 @@ from marl.policy.pair_score import PolicyOfEach, networks_of, stack
 from marl.training.episodes import play_greedily
 from marl.training.spec import RayError
 from sim.scoring.table import OfPeer
-from tests.marl.test_deployment import deployed
+from tests.marl.test_policy_files import deployed
 from tests.marl.test_rllib import PPO, arguments
 from tests.marl.test_session import launched
 from tests.marl.trainings import local_ray

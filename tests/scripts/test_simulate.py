@@ -1,13 +1,20 @@
-"""`simulate.py`: defaults, files, errors, sweeps."""
+"""`simulate.py`: defaults, files, errors, sweeps, outages, what a start leaves out."""
 
 import fcntl
+import json
 import os
 import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
+
+import gpuyard
+from sim.errors import GpuYardError
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ("interference=none", "network=none", "topology=small_leaf_spine")
@@ -259,3 +266,120 @@ def test_a_long_run_says_that_it_is_measured_now(done, trace):
     one = (*ONE_SERVER, "topology.gpus_per_server=64")
     outcome = done("simulate", *csv(trace), *one, "page=false")
     assert "; measuring 1,024,000 changes of GPUs" in outcome.err
+
+
+BARE_SERVER = (
+    "topology.servers=1", "topology.servers_per_rack=1", "interference=none", "network=none",
+    "restart_s=0",
+)  # fmt: skip
+CLOSED = {"first_s": "5", "duration_s": "1", "every_s": "1000"}
+FAILS = {"mtbf_s": "8", "repair_median_s": "1", "horizon_s": "40"}
+Finishes = Callable[..., dict[str, float]]
+
+
+@pytest.fixture
+def finishes(trace: Path) -> Finishes:
+    """When jobs end on one server whose outages are of that kind."""
+
+    def found(kind: str, *words: str, under: str = "", **values: str) -> dict[str, float]:
+        told = (f"outages.{under}{key}={value}" for key, value in values.items())
+        given = [*BARE_SERVER, f"outages={kind}", *words, *told]
+        jobs = gpuyard.simulate(trace, "small_leaf_spine", overrides=given).jobs
+        return dict(zip(jobs["job_id"], jobs["finish_s"], strict=True))
+
+    return found
+
+
+def test_a_file_of_changes_moves_what_runs(finishes: Finishes, tmp_path: Path):
+    # a (0 to 10) and b (1 to 11) lose all they did at 5; back at 6 they pay no restart and start
+    # anew: 16 both. c (0 s) ends then; d, 5 s, comes at 30, is sent away at 32 with 2 s done, and
+    # ends 3 s after 40.
+    changes = tmp_path / "changes.csv"
+    changes.write_text("time_s,server,change\n5,0,fail\n6,0,open\n32,0,close\n40,0,open\n")
+    assert finishes("file", path=str(changes)) == {"a": 16.0, "b": 16.0, "c": 16.0, "d": 43.0}
+
+
+def test_a_bad_line_is_named(start, trace: Path, tmp_path: Path):
+    changes = tmp_path / "changes.csv"
+    changes.write_text("time_s,server,change\n5,9,fail\n")
+    words = ("topology=small_leaf_spine", *BARE_SERVER, "workload=csv", f"workload.path={trace}")
+    start("simulate", *words, "outages=file", f"outages.path={changes}").failed_with(
+        f"{changes}:2: server is '9'"
+    )
+
+
+def test_maintenance_closes_the_server_in_its_turn(finishes: Finishes):
+    closed = {"a": 11.0, "b": 12.0, "c": 12.0, "d": 35.0}
+    assert finishes("maintenance", **CLOSED) == closed
+    silent = "outages.failures.horizon_s=1e-9"
+    assert finishes("both", silent, under="maintenance.", **CLOSED) == closed
+
+
+def test_failures_are_seeded(finishes: Finishes):
+    one = finishes("failures", **FAILS)
+    assert one == finishes("failures", **FAILS)
+    assert one["a"] > 10.0
+    silent = "outages.maintenance.first_s=1e9"
+    assert finishes("both", silent, under="failures.", **FAILS) == one
+    with pytest.raises(GpuYardError, match=r"outages\.shape is 0"):
+        finishes("failures", **FAILS, shape="0")
+
+
+HEAVY = ("pandas", "matplotlib", "rich", "sklearn", "torch", "ray", "joblib")
+
+LOADING = """
+import json, sys
+sys.argv[0] = "scripts/simulate.py"
+from gpuyard.command import run
+run("simulate")
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=ROOT, env=env, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def words(trace: Path, folder: Path) -> list[str]:
+    return [
+        "workload=csv", f"workload.path={trace}", "topology=small_leaf_spine", "interference=none",
+        "network=none", f"hydra.run.dir={folder}",
+    ]  # fmt: skip
+
+
+def test_a_run_loads_no_heavy_library(trace, tmp_path):
+    done = run(LOADING, *words(trace, tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_a_wrong_value_of_a_training_is_told_before_torch_and_ray_load(tmp_path):
+    code = LOADING.replace('run("simulate")', 'try: run("train")\nexcept SystemExit: pass')
+    done = run(code.replace("simulate", "train"), "algo.gamma=2", f"hydra.run.dir={tmp_path}")
+    assert "algo.gamma is 2; it must be above 0, at most 1" in done.stderr
+    assert not (tmp_path / "learning_curve.csv").exists()
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name in ("torch", "ray", "pandas") if name in loaded] == []
+
+
+def test_a_word_or_a_file_may_say_that_it_is_a_sweep(start, trace, tmp_path):
+    (tmp_path / "own/experiment").mkdir(parents=True)
+    (tmp_path / "own/experiment/seeds.yaml").write_text(
+        "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 1,2\n"
+    )
+    given = [w for w in words(trace, Path("unused")) if not w.startswith("hydra.run")]
+    file = ("experiment=seeds", f"hydra.searchpath=[file://{tmp_path / 'own'}]")
+    for at, own in enumerate((("hydra.mode=MULTIRUN", "seed=1,2"), file)):
+        outcome = start("simulate", *given, *own, folder=f"sweep {at}", sweep=True)
+        assert outcome.status == 0, outcome.err
+        assert len(list(outcome.folder.rglob("metrics.json"))) == 2
+
+
+def test_values_to_sweep_without_a_sweep_are_refused(start, trace):
+    given = [w for w in words(trace, Path("unused")) if not w.startswith("hydra.run")]
+    start("simulate", *given, "seed=1,2").failed_with("seed=1,2")

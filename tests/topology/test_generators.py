@@ -1,11 +1,20 @@
-"""Generators: counts by formula, capacities, bisection bandwidth, refusals, and what all share."""
+"""Generators, partitions and every file of conf/topology: counts, bandwidth, refusals."""
 
+import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -13,7 +22,7 @@ from sim.arrays import IntArray
 from sim.errors import TopologyError
 from sim.topology.generators import leaf_spine
 from sim.topology.servers import dealt_servers
-from sim.topology.topology import Topology
+from sim.topology.topology import Topology, contiguous_partitions, group_partitions
 from tests.topology.fabrics import (
     FABRICS,
     SHAPE,
@@ -215,3 +224,142 @@ def test_described_capacities_reach_the_topology():
     assert topology.server_cpu_milli.tolist() == [96000] * 4
     assert topology.server_memory_mib.tolist() == [1024] * 4
     assert len(topology.inside.gpu_socket) == topology.num_gpus
+
+
+def grouped(groups: list[str]) -> Topology:
+    topology = a_leaf_spine(servers=len(groups), per_rack=2, spines=1)  # GPUs 2 1 3 2 1 3 ...
+    return replace(topology, server_group=np.array(groups, dtype=np.object_))
+
+
+def test_groups_are_dealt_by_size():
+    # GPUs of a: 2 + 1 = 3, of b: 3 + 2 = 5, of c: 1; b first, then a to the other, c to a's
+    topology = grouped(["a", "a", "b", "b", "c"])
+    assert group_partitions(topology, 2).tolist() == [1, 1, 0, 0, 1]
+    assert group_partitions(topology, 3).tolist() == [1, 1, 0, 0, 2]
+    assert group_partitions(topology, 1).tolist() == [0] * 5
+
+
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=20), st.data())
+def test_groups_stay_whole_and_every_partition_gets_one(groups: list[str], data: st.DataObject):
+    topology = grouped(groups)
+    count = data.draw(st.integers(1, len(set(groups))))
+    partition = group_partitions(topology, count)
+    assert set(partition.tolist()) == set(range(count))
+    owner = dict(zip(groups, partition.tolist(), strict=True))
+    assert [owner[group] for group in groups] == partition.tolist()
+    gpus = np.bincount(partition, topology.gpus_per_server, count)
+    largest = max(
+        topology.gpus_per_server[np.array(groups) == group].sum() for group in set(groups)
+    )
+    assert gpus.max() - gpus.min() <= largest
+
+
+def test_impossible_divisions_are_refused():
+    with pytest.raises(TopologyError, match=r"agents\.count is 3; the cluster t has 2 groups"):
+        group_partitions(grouped(["a", "b"]), 3)
+    with pytest.raises(TopologyError, match="has no groups"):
+        group_partitions(a_leaf_spine(servers=4, per_rack=2, spines=1), 1)
+    with pytest.raises(TopologyError, match=r"agents\.count is 5"):
+        contiguous_partitions(a_leaf_spine(servers=4, per_rack=2, spines=1), 5)
+
+
+@given(st.integers(1, 30), st.integers(1, 6), st.data())
+def test_contiguous_partitions_are_runs_and_keep_racks_where_they_divide(
+    servers: int, per_rack: int, data: st.DataObject
+):
+    topology = a_leaf_spine(servers=servers, per_rack=per_rack, spines=1)
+    count = data.draw(st.integers(1, servers))
+    partition = contiguous_partitions(topology, count)
+    assert np.all(np.diff(partition) >= 0)
+    assert set(partition.tolist()) == set(range(count))
+    if topology.num_racks % count == 0:
+        for rack in range(topology.num_racks):
+            assert len(set(partition[topology.server_rack == rack])) == 1
+
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted(path.stem for path in (ROOT / "conf" / "topology").glob("*.yaml"))
+NEED_A_PATH = {
+    "described": ["topology.path=docs/examples/cluster.yaml"],
+    "node_list": [
+        "topology.path=docs/examples/inventory.csv",
+        "topology.columns.server=server",
+        "topology.columns.rack=rack",
+        "topology.gpus=8",
+        "topology.gpu_type=p100",
+    ],
+}
+
+
+def values_of(name: str) -> dict[str, Any]:
+    """The group file as a program composes it, with the data folder filled in."""
+    extra = [word.replace("docs/", f"{ROOT}/docs/") for word in NEED_A_PATH.get(name, [])]
+    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
+        config = compose(overrides=[f"+topology={name}", *extra])
+    values = OmegaConf.to_container(config.topology, resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+@cache
+def build(name: str) -> Topology:
+    data = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUYARD_DATA", str(data.resolve()))
+        values = values_of(name)
+    path = values.get("path")
+    if path and not Path(path).exists():
+        pytest.skip(f"{path} is not here: set GPUYARD_DATA to a folder with public node lists")
+    return instantiate(values, _convert_="all")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_builds(name: str):
+    topology = build(name)
+    check_tree(topology)
+    if name not in NEED_A_PATH:
+        assert topology.name == name
+        text = (ROOT / "conf" / "topology" / f"{name}.yaml").read_text()
+        told = re.search(r"(\d[\d,]*) GPUs", text.splitlines()[0])
+        assert told and int(told.group(1).replace(",", "")) == topology.num_gpus
+        racks = re.search(r"(\d[\d,]*) racks", text)
+        assert racks is None or int(racks.group(1).replace(",", "")) == topology.num_racks
+    far = topology.num_servers - 1
+    hops = len(links_of(topology).path(0, far))
+    assert (2 if topology.num_racks > 1 else 1) < hops <= links_of(topology).longest_route
+
+
+def test_nothing_grows_with_pairs_of_servers():
+    """100,000 GPUs: pairs of servers would need a thousand times as much."""
+    links = links_of(build("huge_leaf_spine"))
+    held = sum(v.nbytes for v in vars(links).values() if isinstance(v, np.ndarray))
+    assert held < 2 * 2**20
+
+
+# Facts of the public lists, from their own documentation and the trace papers -----------------
+
+
+@pytest.mark.parametrize(
+    ("name", "servers", "gpus"),
+    [
+        ("openb_nodes", 1213, 6212),
+        ("pai_machines", 1814, 6742),
+        ("lingjun", 847, 6776),
+        ("philly_vcs", 352, 2816),
+        ("helios_venus_vcs", 135, 1080),
+        ("helios_earth_vcs", 151, 1208),
+        ("spot_nodes", 4278, 10412),
+    ],
+)
+def test_sizes_of_public_lists(name: str, servers: int, gpus: int):
+    topology = build(name)
+    assert (topology.num_servers, topology.num_gpus) == (servers, gpus)
+
+
+def test_lingjun_is_a_clos_of_three_tiers():
+    topology = build("lingjun")
+    links = links_of(topology)
+    sizes = np.bincount(links.node_level)
+    assert (topology.num_racks, sizes[2] // sizes[3]) == (119, 3)
+    assert np.bincount(topology.server_rack).max() == 8
+    assert topology.inside is not None
