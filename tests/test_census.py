@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_304,
-    "python_files": 338,
-    "test_lines": 41_481,
+    "python_lines": 76_204,
+    "python_files": 336,
+    "test_lines": 41_499,
     "arrows": 172,
     "arrows_in_sim": 37,
     "longest_function": 50,

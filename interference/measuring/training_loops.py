@@ -7,6 +7,7 @@ scattered reads of much memory.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
-from interference.measuring.device import Form
+from interference.measuring.together import Form, LoopTask
 
 BATCHES = 8  # drawn beforehand and used in turn
+FIRST_STEPS = 3  # allocate memory and choose kernels
 COLOURS = 3
 Batch = tuple[Tensor, ...]
 Draw = Callable[[torch.Generator], Batch]
+Mark = Callable[[], torch.cuda.Event]
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,8 @@ adam = partial(torch.optim.Adam, lr=1e-4)
 
 def classify(model: nn.Module, batch: Batch) -> Tensor:
     """Cross-entropy of the labels, last in the batch, by the scores (..., classes) of the model."""
-    *inputs, labels = batch
-    scores: Tensor = model(*inputs)
-    return cross_entropy(scores.flatten(0, -2), labels.flatten())
+    scores: Tensor = model(*batch[:-1])
+    return cross_entropy(scores.flatten(0, -2), batch[-1].flatten())
 
 
 def _random(*parts: tuple[int, tuple[int, ...]]) -> Draw:
@@ -58,38 +60,31 @@ def _random(*parts: tuple[int, tuple[int, ...]]) -> Draw:
 
 def mlp(form: Form, batch: int) -> Work:
     """Classifies vectors."""
-    sizes = {"cuda": (1024, 4096, 4, 1000), "cpu": (64, 128, 2, 10)}
-    inputs, hidden, layers, classes = sizes[form]
+    inputs, hidden, layers, classes = (1024, 4096, 4, 1000) if form == "cuda" else (64, 128, 2, 10)
     widths = [inputs, *[hidden] * layers]
     parts = [(nn.Linear(before, after), nn.ReLU()) for before, after in pairwise(widths)]
     model = nn.Sequential(*chain(*parts), nn.Linear(hidden, classes))
     return Work(model, _random((0, (batch, inputs)), (classes, (batch,))), classify, sgd)
 
 
-class Joined(nn.Module):
+class _Joined(nn.Module):
     """A network of parts; the function that joins them is given its inputs, then the parts."""
 
     def __init__(self, function: Callable[..., Tensor], *parts: nn.Module) -> None:
-        """The parts train, move to the device and are in training mode with it."""
         super().__init__()
         self.function, self.parts = function, nn.ModuleList(parts)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """As the function does."""
         return self.function(*inputs, *self.parts)
 
 
 def _block(before: int, after: int, stride: int) -> nn.Module:
     """Two convolutions, added to their input; a stride of 2 halves the image."""
-    path = nn.Sequential(
-        nn.Conv2d(before, after, 3, stride, padding=1, bias=False),
-        nn.BatchNorm2d(after),
-        nn.ReLU(),
-        nn.Conv2d(after, after, 3, padding=1, bias=False),
-        nn.BatchNorm2d(after),
-    )
+    conv = partial(nn.Conv2d, kernel_size=3, padding=1, bias=False)
+    first = conv(before, after, stride=stride), nn.BatchNorm2d(after), nn.ReLU()
+    path = nn.Sequential(*first, conv(after, after), nn.BatchNorm2d(after))
     shortcut = nn.Identity() if stride == 1 else nn.Conv2d(before, after, 1, stride)
-    return Joined(lambda images, path, cut: relu(path(images) + cut(images)), path, shortcut)
+    return _Joined(lambda images, path, cut: relu(path(images) + cut(images)), path, shortcut)
 
 
 def cnn(form: Form, batch: int) -> Work:
@@ -106,15 +101,11 @@ def cnn(form: Form, batch: int) -> Work:
 
 def lstm(form: Form, batch: int) -> Work:
     """Predicts words of texts."""
-    sizes = {"cuda": (33_000, 650, 2, 35), "cpu": (100, 32, 1, 8)}
-    vocabulary, width, layers, length = sizes[form]
-    model = nn.Sequential(
-        nn.Embedding(vocabulary, width),
-        Joined(lambda words, core: core(words)[0], nn.LSTM(width, width, layers, batch_first=True)),
-        nn.Linear(width, vocabulary),
-    )
-    texts = (vocabulary, (batch, length))
-    return Work(model, _random(texts, texts), classify, sgd)
+    vocabulary, width, layers, length = (33_000, 650, 2, 35) if form == "cuda" else (100, 32, 1, 8)
+    core = nn.LSTM(width, width, layers, batch_first=True)
+    outputs = _Joined(lambda words, core: core(words)[0], core)
+    model = nn.Sequential(nn.Embedding(vocabulary, width), outputs, nn.Linear(width, vocabulary))
+    return Work(model, _random(*[(vocabulary, (batch, length))] * 2), classify, sgd)
 
 
 def transformer(form: Form, batch: int) -> Work:
@@ -130,9 +121,8 @@ def transformer(form: Form, batch: int) -> Work:
     places = nn.Embedding.from_pretrained(torch.zeros(length, width), freeze=False)
     layer = nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True)
     encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-    model = nn.Sequential(words, Joined(encode, places, encoder), nn.Linear(width, vocabulary))
-    texts = (vocabulary, (batch, length))
-    return Work(model, _random(texts, texts), classify, adam)
+    model = nn.Sequential(words, _Joined(encode, places, encoder), nn.Linear(width, vocabulary))
+    return Work(model, _random(*[(vocabulary, (batch, length))] * 2), classify, adam)
 
 
 def recommender(form: Form, batch: int) -> Work:
@@ -150,41 +140,47 @@ def recommender(form: Form, batch: int) -> Work:
     dense = nn.Sequential(nn.Linear(numbers, width), nn.ReLU())
     top = nn.Sequential(nn.Linear(width * (count + 1), hidden), nn.ReLU(), nn.Linear(hidden, 2))
     draw = _random((0, (batch, numbers)), (rows, (batch, count)), (2, (batch,)))
-    return Work(Joined(click, dense, top, *tables), draw, classify, plain_sgd)
+    return Work(_Joined(click, dense, top, *tables), draw, classify, plain_sgd)
 
 
-def steps_of(work: Work, device: torch.device, seed: int) -> Callable[[], None]:
-    """One step of training a call: the next batch to the device, forward, backward, update."""
-    model = work.model.to(device).train()
+def steps_of(work: Work, form: Form, seed: int, mark: Mark | None = None) -> Callable[[], float]:
+    """One step of training a call: the next batch to the device, forward, backward, update.
+
+    It returns when it ended; on a GPU, which runs behind the program, when the one before its
+    `mark` did: waiting for the last one would leave the GPU idle while the program prepares the
+    next, and to its neighbours more than they would get.
+    """
+    model = work.model.to(form).train()
     optimizer = work.optimizer(model.parameters())
     generator = torch.Generator().manual_seed(seed)
     drawn = [work.batch(generator) for _ in range(BATCHES)]
-    if device.type == "cuda":  # in memory that the GPU can read directly, as data loaders do
+    if form == "cuda":  # in memory that the GPU can read directly, as data loaders do
+        mark = torch.cuda.current_stream().record_event
         drawn = [tuple(part.pin_memory() for part in batch) for batch in drawn]
-    batches = cycle(drawn)
+    batches, marks = cycle(drawn), deque[torch.cuda.Event]()
 
-    def step() -> None:
-        batch = tuple(part.to(device, non_blocking=True) for part in next(batches))
+    def step() -> float:
+        batch = tuple(part.to(form, non_blocking=True) for part in next(batches))
         optimizer.zero_grad(set_to_none=True)
         work.loss(model, batch).backward()
         optimizer.step()
+        if mark is not None:
+            marks.append(mark())
+        if len(marks) > 1:
+            marks.popleft().synchronize()
+        return time.monotonic()
 
     return step
 
 
-def gpu_finished() -> Callable[[], float]:
-    """A clock for the ends of steps on a GPU, which runs behind the program.
-
-    Each call waits for the step before the last one only: waiting for the last one would leave the
-    GPU idle while the program prepares the next, and to its neighbours more than they would get.
-    """
-    pending: list[torch.cuda.Event] = []
-
-    def finished() -> float:
-        pending.append(torch.cuda.Event())
-        pending[-1].record()
-        if len(pending) > 1:
-            pending.pop(0).synchronize()
-        return time.monotonic()
-
-    return finished
+def prepared(make: Callable[[Form, int], Work], task: LoopTask) -> Callable[[], float]:
+    """`steps_of` what `make` makes, after the first ones; in the process of a loop."""
+    torch.manual_seed(task.seed)
+    if task.form == "cpu":
+        torch.set_num_threads(1)
+    step = steps_of(make(task.form, task.batch), task.form, task.seed)
+    for _ in range(FIRST_STEPS):
+        step()
+    if task.form == "cuda":
+        torch.cuda.synchronize()
+    return step

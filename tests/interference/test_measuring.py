@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from gpuyard.studies import measure_colocation as study
+from gpuyard.studies.measure_colocation import Group, groups_to_measure, tables_of
 from interference.data_sets import rows_of_csv, write_csv
-from interference.measuring import device
+from interference.measuring import together
 from interference.measuring import training_loops as loops
-from interference.measuring.device import Device, MeasureError, Use, mps_runs, use_of, watching
-from interference.measuring.table import Group, groups_to_measure, read_part, tables_of, write_part
-from interference.measuring.together import Ran, Together, common_speeds, found, is_out_of_memory
+from interference.measuring.together import Device, MeasureError, Ran, Together, Use, find_device
 
-CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,), uuid=None)
-GPU = Device(form="cuda", gpu_type="X100", how="mps", cores=(), uuid="GPU-0")
+CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,))
+GPU = Device(form="cuda", gpu_type="X100", how="mps", uuid="GPU-0")
 
 
 def test_a_plan_has_each_group_once_and_loops_alone_first():
@@ -42,14 +42,14 @@ def test_speeds_are_taken_while_all_loops_run():
     # second         |---------|---------|----------|  (steps of 2 s, begins at 1)
     first = Ran(np.arange(6.0), np.array([0.0, 1.0, 1.0, 1.0, 1.0, 1.0]))
     second = Ran(np.array([1.0, 3.0, 5.0, 7.0]), np.array([0.0, 1.0, 2.0, 3.0]))
-    speeds = common_speeds([first, second], warmup_s=0.5)
+    speeds = together.common_speeds([first, second], warmup_s=0.5)
     assert speeds.window_s == pytest.approx(3.5)  # 1.5 to 5
     assert speeds.steps_per_s == pytest.approx((1.0, 0.5))
     assert speeds.busy == pytest.approx((0.0, 0.5))
     # Who is faster after the others ended gains nothing.
     slow, late = Ran(np.array([0.0, 2, 4]), np.zeros(3)), Ran(np.array([0.0, 2, 4, 4.1, 4.2, 4.3]),
                                                              np.zeros(6))  # fmt: skip
-    assert common_speeds([slow, late], 0.0).steps_per_s == pytest.approx((0.5, 0.5))
+    assert together.common_speeds([slow, late], 0.0).steps_per_s == pytest.approx((0.5, 0.5))
 
 
 @pytest.mark.parametrize("make", ["mlp", "cnn", "lstm", "transformer", "recommender"])
@@ -59,7 +59,7 @@ def test_models_learn(make):
     work = getattr(loops, make)("cpu", 8)
     batch = work.batch(torch.Generator().manual_seed(0))
     assert all(len(part) == 8 for part in batch)
-    step = loops.steps_of(work, torch.device("cpu"), seed=0)
+    step = loops.steps_of(work, "cpu", seed=0)
     before = [parameter.clone() for parameter in work.model.parameters()]
     start = mean_loss(work, batch)
     for _ in range(40):
@@ -88,72 +88,87 @@ def mean_loss(work, batch) -> float:
     ],
 )
 def test_out_of_memory_is_told_from_other_errors(error, is_memory):
-    assert is_out_of_memory(error) is is_memory
+    assert together.is_out_of_memory(error) is is_memory
 
 
 @pytest.mark.parametrize("path", ["mlp", "no.such.module", f"{loops.__name__}.nothing"])
 def test_a_maker_that_is_not_there_is_named(path):
     with pytest.raises(MeasureError, match=path):
-        found(path)
+        together.run_loop(together.LoopTask("a/1", path, 1, "cpu", (), 0), 0, None)
 
 
 def test_use_is_read_from_the_lines_of_nvidia_smi():
     lines = ["50, 20, 1000", "100, 40, 3000", "90, 1"]  # the last line is cut
-    assert use_of(lines, 400.0) == Use(gpu_util=0.75, gmem_util=pytest.approx(0.3), gmem_mib=2600.0)
-    partly = use_of(["[N/A], [N/A], 700"], 0.0)
+    assert together.use_of(lines, 400.0) == Use(
+        gpu_util=0.75, gmem_util=pytest.approx(0.3), gmem_mib=2600.0
+    )
+    partly = together.use_of(["[N/A], [N/A], 700"], 0.0)
     assert math.isnan(partly.gpu_util) and partly.gmem_mib == 700.0
-    assert math.isnan(use_of([], 0.0).gmem_mib)
+    assert math.isnan(together.use_of([], 0.0).gmem_mib)
 
 
 def test_programs_of_nvidia_are_asked_where_they_are(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not mps_runs()
-    with watching("GPU-0") as lines:
+    assert math.isnan(together.memory_held_mib("GPU-0"))
+    with together.watching("GPU-0") as lines:
         pass
     assert lines == []
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    fake(tmp_path / "nvidia-cuda-mps-control", "exit 1")
-    assert not mps_runs()
-    fake(tmp_path / "nvidia-cuda-mps-control", 'read word; test "$word" = get_server_list')
-    assert mps_runs()
-    fake(tmp_path / "nvidia-smi", "echo '80, 30, 900'; touch \"$0.ran\"; exec sleep 60")
-    with watching("GPU-0") as lines:
+    fake(
+        tmp_path / "nvidia-smi",
+        'echo \'80, 30, 900\'; touch "$0.ran"; test -z "$4" || exec sleep 60',
+    )
+    assert together.memory_held_mib("GPU-0") == 900.0
+    (tmp_path / "nvidia-smi.ran").unlink()
+    with together.watching("GPU-0") as lines:
         while not (tmp_path / "nvidia-smi.ran").exists():
             pass
     assert lines == ["80, 30, 900"]
+    with together.watching(None) as lines:
+        pass
+    assert lines == []
 
 
-def test_a_step_of_a_gpu_is_stamped_when_the_next_is_under_way(monkeypatch):
+def test_a_step_of_a_gpu_ends_when_the_next_is_under_way():
     happened = []
 
     class Event:
         def __init__(self):
-            self.number = sum(what == "record" for what, _ in happened)
-
-        def record(self):
-            happened.append(("record", self.number))
+            self.number = sum(what == "mark" for what, _ in happened)
+            happened.append(("mark", self.number))
 
         def synchronize(self):
             happened.append(("wait", self.number))
 
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    finished = loops.gpu_finished()
-    stamps_s = [finished() for _ in range(3)]
-    assert happened == [
-        ("record", 0), ("record", 1), ("wait", 0), ("record", 2), ("wait", 1),
-    ]  # fmt: skip
+    step = loops.steps_of(loops.mlp("cpu", 1), "cpu", 0, mark=Event)
+    stamps_s = [step() for _ in range(3)]
+    assert happened == [("mark", 0), ("mark", 1), ("wait", 0), ("mark", 2), ("wait", 1)]
     assert stamps_s == sorted(stamps_s)
 
 
-def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
-    monkeypatch.setattr(device, "_asked_elsewhere", lambda: ("X100", "GPU-0"))
-    monkeypatch.setattr(device, "mps_runs", lambda: True)
-    assert device.find_device("auto", 1) == GPU
-    assert device.find_device("cpu", 1).form == "cpu"
-    monkeypatch.setattr(device, "_asked_elsewhere", lambda: None)
-    assert device.find_device("auto", 1).form == "cpu"
+def test_auto_takes_the_gpu_where_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    cuda = tmp_path / "torch" / "cuda.py"  # of a PyTorch that knows no GPU
+    cuda.touch()
+    assert find_device("auto", 1).form == "cpu"
     with pytest.raises(MeasureError, match="device=cpu"):
-        device.find_device("cuda", 1)
+        find_device("cuda", 1)
+    cuda.write_text("""
+class get_device_properties:
+    name = "X100"
+
+    def __init__(self, number):
+        self.uuid = number
+""")
+    assert find_device("cuda", 1) == GPU._replace(how="time_slicing")
+    fake(tmp_path / "nvidia-cuda-mps-control", "exit 1")
+    assert find_device("auto", 1).how == "time_slicing"
+    fake(tmp_path / "nvidia-cuda-mps-control", 'read word; test "$word" = get_server_list')
+    assert find_device("auto", 1) == GPU
+    assert find_device("cpu", 1).form == "cpu"
 
 
 def fake(path, body: str) -> None:
@@ -219,10 +234,10 @@ def test_use_of_a_gpu_is_that_of_the_loop_alone():
 
 def test_a_stored_group_comes_back(tmp_path):
     path = tmp_path / "parts" / "x.json"
-    assert read_part(path) is None
+    assert study.read_part(path) is None
     for stored in (MEASURED[BOTH][0], ran(1.0, use=Use(0.5, 0.2, 900.0))):
-        write_part(path, stored)
-        assert read_part(path) == stored
+        study.write_part(path, stored)
+        assert study.read_part(path) == stored
     path.write_text("{}")
     with pytest.raises(MeasureError, match="remove it to measure again"):
-        read_part(path)
+        study.read_part(path)

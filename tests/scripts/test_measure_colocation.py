@@ -141,6 +141,9 @@ def test_what_does_not_fit_alone_is_left_out_and_said(measure, tmp_path):
     assert "huge/1 + mlp/8: not run" in done.stderr
     assert [row["victim"] for row in read(tmp_path, "colocation.csv")] == ["mlp/8"]
     assert [solo["profile"] for solo in read(tmp_path, "solo_profiles.csv")] == ["mlp/8"]
+    late = measure("mlp/9", "cpu.pairs=[]", "patience_s=0")
+    assert late.returncode == 1
+    assert "error: mlp/9: not done in time; raise patience_s" in late.stderr
 
 
 def running(group: int) -> list[str]:
