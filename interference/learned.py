@@ -6,7 +6,7 @@ The file holds predictions over its profiles in JSON, so loading runs no code.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -113,34 +113,27 @@ def _parsed(content: dict[str, Any]) -> SavedModel:
 SHIPPED_DIR = Path(__file__).parent / "shipped"
 
 
+@dataclass(frozen=True, kw_only=True)
 class _SavedInterference:
     """Reads one model's table from a saved file."""
 
-    model: str  # a name in the file
+    model: ClassVar[str]  # a name in the file
+    path: Path | str | None  # written by the fit; None: the shipped one of the catalogue's source
+    caution: float = 0.0  # standard deviations by which speeds are told lower; 0: the mean
 
-    def __init__(self, *, path: Path | str | None, caution: float = 0.0) -> None:
-        """Take what to read and how to tell it.
-
-        Args:
-            path: a file written by the fit; None: the shipped file for the catalogue's source.
-            caution: standard deviations by which speeds are told lower; 0: the mean.
-
-        Raises:
-            PhysicsError: if `caution` is negative.
-        """
-        if not 0.0 <= caution < float("inf"):
-            raise PhysicsError(f"belief.model.caution is {caution}; give 0 or more")
-        self._path = None if path is None else Path(path)
-        self._caution = caution
+    def __post_init__(self) -> None:
+        """Raise a PhysicsError if `caution` is negative."""
+        if not 0.0 <= self.caution < float("inf"):
+            raise PhysicsError(f"belief.model.caution is {self.caution}; give 0 or more")
 
     def pair_table(self, catalogue: Catalogue) -> PairTable:
         """Predicted table over the catalogue; PhysicsError for names the model never saw."""
-        path = self._path or SHIPPED_DIR / f"{catalogue.source}.json"
+        path = Path(self.path or SHIPPED_DIR / f"{catalogue.source}.json")
         saved = load_model(path)
         if self.model not in saved.norm_speed:
             names = ", ".join(saved.norm_speed)
             raise PhysicsError(f"{path}: no model {self.model!r}; it has {names}")
-        return saved.pair_table(self.model, catalogue, caution=self._caution)
+        return saved.pair_table(self.model, catalogue, caution=self.caution)
 
 
 class LearnedInterference(_SavedInterference):

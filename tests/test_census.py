@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_204,
+    "python_lines": 76_151,
     "python_files": 336,
     "test_lines": 41_499,
     "arrows": 172,

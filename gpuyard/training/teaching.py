@@ -62,16 +62,17 @@ DISTIL_RULES = FIT_RULES | {"algo.share": (False, 0)}
 
 
 @dataclass(frozen=True)
-class BranchRounds:
-    """What one round of branches does."""
+class Rounds:
+    """What one round does."""
 
-    windows: int  # training windows that are branched
-    search_windows: int  # others, that say how far to go
-    sampling: Sampling
-    teaching: Teaching
+    windows: int  # training windows that are branched, or shown to a teacher
+    fit: Any  # `Teaching`, `Clipping` or `Fitting`
+    sampling: Any = None  # `Sampling` of branches
+    search_windows: int = 0  # others, that say how far to go
+    share: float = 1.0  # of the turns that a teacher is shown
 
 
-def branch_rounds(config: Mapping[str, Any]) -> BranchRounds:
+def branch_rounds(config: Mapping[str, Any]) -> Rounds:
     """From the key `algo`.
 
     Raises:
@@ -81,7 +82,7 @@ def branch_rounds(config: Mapping[str, Any]) -> BranchRounds:
     teaching = Teaching(
         **_fit(given), **{key: given[key] for key in ("unit_s", "step", "temperature")}
     )
-    return BranchRounds(given["windows"], given["search_windows"], _sampling_of(given), teaching)
+    return Rounds(given["windows"], teaching, _sampling_of(given), given["search_windows"])
 
 
 def _given(config: Mapping[str, Any], rules: Rules, *above: str) -> Mapping[str, Any]:
@@ -115,20 +116,11 @@ def _sampling_of(given: Mapping[str, Any]) -> Sampling:
     )
 
 
-@dataclass(frozen=True)
-class PpoRounds:
-    """What one round of PPO by branches does."""
-
-    windows: int  # training windows that are branched
-    sampling: Sampling
-    clipping: Clipping
-
-
-def ppo_rounds(config: Mapping[str, Any]) -> PpoRounds:
+def ppo_rounds(config: Mapping[str, Any]) -> Rounds:
     """As `branch_rounds`."""
     given = _given(config, PPO_RULES, "unit_s", "clip")
     clipping = Clipping(**_fit(given), unit_s=given["unit_s"], clip=given["clip"])
-    return PpoRounds(given["windows"], _sampling_of(given), clipping)
+    return Rounds(given["windows"], clipping, _sampling_of(given))
 
 
 def play_branches(
@@ -149,7 +141,7 @@ def play_branches(
 class _RoundsTrainer(Trainer):
     """Rounds instead of updates of evolution strategies; all else is the same."""
 
-    def __init__(self, rounds: Any, **given: Any) -> None:
+    def __init__(self, rounds: Rounds, **given: Any) -> None:
         """`given`: as `Trainer` takes it; what is saved has the form of a network."""
         super().__init__(**given)
         self._rounds = rounds
@@ -184,10 +176,10 @@ class _RoundsTrainer(Trainer):
             raise self._stopped("the fit gave a weight that is not finite")
         return vector, gave
 
-    def _branched(self, sampling: Sampling, windows: list[int]) -> list[Contrasts]:
+    def _branched(self, windows: list[int]) -> list[Contrasts]:
         """What is tried in these windows, by the shape of what was observed."""
-        mean = self.saved.climb.mean
-        play = partial(play_branches, self.source_spec, self._form, mean, sampling)
+        spec, mean = self.source_spec, self.saved.climb.mean
+        play = partial(play_branches, spec, self._form, mean, self._rounds.sampling)
         # One by one: it takes seconds, and nobody waits for the slowest.
         return list(map(joined_contrasts, by_shape(self._found(play, windows, windows))))
 
@@ -213,13 +205,12 @@ class BranchTrainer(_RoundsTrainer):
         return self.saved.climb.update * played
 
     def _update(self) -> None:
-        """One round."""
         from marl.training.teaching import taught  # torch
 
         climb, count = self.saved.climb, self._rounds.windows
         windows = self._windows(count + self._rounds.search_windows, 2)
-        contrasts = self._branched(self._rounds.sampling, windows[:count])
-        how = self._rounds.teaching
+        contrasts = self._branched(windows[:count])
+        how = self._rounds.fit
         vector, explained = self._fitted(
             lambda policy, masks, seed: taught(policy, contrasts, how, masks, seed)
         )
@@ -255,12 +246,11 @@ class PpoTrainer(_RoundsTrainer):
     """Plays, branches, climbs PPO's objective."""
 
     def _update(self) -> None:
-        """One round."""
         from marl.training.teaching import improved  # torch
 
-        windows, how = self._windows(self._rounds.windows, 4), self._rounds.clipping
+        windows, how = self._windows(self._rounds.windows, 4), self._rounds.fit
         how = replace(how, learning_rate=how.learning_rate * rate_at(self._progress()))
-        contrasts = self._branched(self._rounds.sampling, windows)
+        contrasts = self._branched(windows)
         vector, saves_s = self._fitted(
             lambda policy, masks, seed: improved(policy, contrasts, how, masks, seed)
         )
@@ -279,21 +269,12 @@ class Teacher:
     vector: FloatArray
 
 
-@dataclass(frozen=True)
-class DistilRounds:
-    """What one round with a teacher does."""
-
-    windows: int
-    share: float  # of their turns
-    fit: Fitting
-
-
-def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
+def distil_rounds(config: Mapping[str, Any]) -> Rounds:
     """As `branch_rounds`."""
     given = _given(config, DISTIL_RULES, "share")
     if given["share"] > 1:
         raise ConfigError(f"algo.share is {given['share']}; it is a share, at most 1")
-    return DistilRounds(given["windows"], given["share"], Fitting(**_fit(given)))
+    return Rounds(given["windows"], Fitting(**_fit(given)), share=given["share"])
 
 
 def watch_window(
@@ -320,13 +301,12 @@ def watch_window(
 class DistilTrainer(_RoundsTrainer):
     """Plays, is shown what its teacher would have done, and fits that."""
 
-    def __init__(self, rounds: DistilRounds, teacher: Teacher, **given: Any) -> None:
+    def __init__(self, rounds: Rounds, teacher: Teacher, **given: Any) -> None:
         """`given`: as `Trainer` takes it; what is saved has the form of a network."""
         super().__init__(rounds, **given)
         self._teacher = teacher
 
     def _update(self) -> None:
-        """One round."""
         from marl.training.teaching import distil
 
         shown, how = self._shown(), self._rounds.fit

@@ -23,7 +23,7 @@ from interference.readers.table import (
     read_table,
 )
 from interference.rows import CoRows, SoloProfiles, check_profiled, co_rows, solo_profiles
-from sim.arrays import BoolArray, TextArray
+from sim.arrays import BoolArray, TextArray, objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +211,8 @@ def _deepshare_sides(table: Table) -> Sides:
     return Sides(
         line=np.arange(n),
         side=np.zeros(n, dtype=np.int64),
-        victim=_deepshare_profiles(table, ""),
-        aggressor=_deepshare_profiles(table, "other_"),
+        victim=objects(_deepshare_profiles(table, "")),
+        aggressor=objects(_deepshare_profiles(table, "other_")),
         norm_speed=table.numbers("norm"),
         measured=np.ones(n, dtype=np.bool_),
     )

@@ -199,22 +199,14 @@ class Sides:
 
     line: IntArray  # (M,) row of the file
     side: IntArray  # (M,) 0 where the victim is the line's first job, 1 where it is the second
-    victim: list[str]  # (M,)
-    aggressor: list[str]  # (M,)
+    victim: TextArray  # (M,)
+    aggressor: TextArray  # (M,)
     norm_speed: FloatArray  # (M,)
     measured: BoolArray  # (M,)
 
     def take(self, index: IntArray | BoolArray) -> "Sides":
         """The sides of `index`."""
-        at = np.arange(len(self.line))[index]
-        return Sides(
-            self.line[at],
-            self.side[at],
-            [self.victim[i] for i in at],
-            [self.aggressor[i] for i in at],
-            self.norm_speed[at],
-            self.measured[at],
-        )
+        return Sides(**{name: column[index] for name, column in vars(self).items()})
 
 
 def both_sides(
@@ -228,8 +220,8 @@ def both_sides(
     return Sides(
         line=np.repeat(np.arange(n), 2),
         side=np.tile([0, 1], n),
-        victim=[name for pair in zip(a, b, strict=True) for name in pair],
-        aggressor=[name for pair in zip(b, a, strict=True) for name in pair],
+        victim=objects([name for pair in zip(a, b, strict=True) for name in pair]),
+        aggressor=objects([name for pair in zip(b, a, strict=True) for name in pair]),
         norm_speed=np.stack(speeds, axis=1).ravel(),
         measured=np.stack(measured, axis=1).ravel(),
     )

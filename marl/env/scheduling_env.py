@@ -3,6 +3,7 @@
 import copy
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -69,6 +70,7 @@ def agent_name(partition: int) -> str:
     return f"agent_{partition}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SchedulingEnv(ParallelEnv[str, Observation, int]):
     """Cooperative placement of an episode's jobs.
 
@@ -86,35 +88,25 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     metadata: ClassVar[dict[str, Any]] = {"name": "gpuyard_scheduling_v0", "render_modes": []}
 
-    def __init__(
-        self,
-        *,
-        world: World,
-        layout: Layout,
-        rules: CodecRules,
-        reward: Reward,
-        make_jobs: Callable[[int], JobTable],
-        max_rounds: int,
-        everyone: bool,
-    ) -> None:
-        """`make_jobs` gets a seed drawn from the environment's own stream at each reset.
+    world: World
+    layout: Layout
+    rules: CodecRules
+    reward: Reward
+    make_jobs: Callable[[int], JobTable]  # of a seed from the environment's own stream, each reset
+    max_rounds: int
+    # All agents observe at each step, as PettingZoo demands; without, only those with a choice do,
+    # at less cost.
+    everyone: bool
 
-        With `everyone` all agents observe at each step, as PettingZoo demands; without, only
-        those with a choice do, at less cost.
-        """
-        self._everyone = everyone
-        self.world = world
-        self.layout = layout
-        self.reward = reward
-        self.max_rounds = max_rounds
+    def __post_init__(self) -> None:
+        """No episode is under way."""
         self.render_mode = None
-        self._make_jobs = make_jobs
-        self.rules = rules
         self._rng = np.random.default_rng()
-        self.possible_agents = [agent_name(m) for m in range(world.partitions)]
+        self.possible_agents = [agent_name(m) for m in range(self.world.partitions)]
         self.agents: list[str] = []
-        self._observation_space = _observation_space(layout)
-        self._action_space = {agent: LegalActions(layout.actions) for agent in self.possible_agents}
+        self._observation_space = _observation_space(self.layout)
+        actions = self.layout.actions
+        self._action_space = {agent: LegalActions(actions) for agent in self.possible_agents}
         self.turns: Turns | None = None  # of the episode under way
         self._steps = 0  # of it
 
@@ -167,7 +159,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         window, cut_frac = _options(options or {})
-        jobs = self._make_jobs(int(self._rng.integers(2**31)) if window is None else window)
+        jobs = self.make_jobs(int(self._rng.integers(2**31)) if window is None else window)
         turns = Turns(self.world.simulator(jobs), self.layout, self.rules, gathers=True)
         self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * ROUNDS_PER_JOB * len(jobs))))
         self.turns, self._steps = turns, 0
@@ -261,7 +253,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     def _seen(self, turns: Turns) -> dict[str, Observation]:
         """What the agent of this turn sees; with `everyone`, what all see."""
-        return self._named(turns.seen_by_all() if self._everyone else {turns.agent: turns.seen()})
+        return self._named(turns.seen_by_all() if self.everyone else {turns.agent: turns.seen()})
 
     def _named(self, seen: dict[int, Observation]) -> dict[str, Observation]:
         named = {agent_name(m): observation for m, observation in seen.items()}

@@ -6,6 +6,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -168,25 +169,20 @@ class StandIn:
         return ""
 
 
+@dataclass(frozen=True, kw_only=True)
 class StandInFinder:
     """Finds stand-ins among the types that have profiles."""
 
-    def __init__(
-        self, *, known: Sequence[str], table: GpuTable, kinds: Mapping[str, GpuKind],
-        physics_off: bool = False,
-    ) -> None:  # fmt: skip
-        """Prepare.
+    known: Sequence[str]  # types that have profiles
+    table: GpuTable  # what is assumed of others
+    kinds: Mapping[str, GpuKind]  # what the cluster's description says, by its name of the type
+    # Nothing but the types' relative speeds counts, so that one of which nothing is known may be as
+    # fast as the cluster's first of which something is.
+    physics_off: bool = False
 
-        Args:
-            known: types that have profiles.
-            table: what is assumed of others.
-            kinds: what the cluster's description says, by its name of the type.
-            physics_off: nothing but the types' relative speeds counts, so that one of which nothing
-                is known may be as fast as the cluster's first of which something is.
-        """
-        self._known, self._table, self._kinds = tuple(known), table, kinds
-        self._physics_off = physics_off
-        self._plain = {plain_name(name): name for name in self._known}
+    @cached_property
+    def _plain(self) -> dict[str, str]:
+        return {plain_name(name): name for name in self.known}
 
     def of(self, gpu_types: Sequence[str]) -> tuple[StandIn, ...]:
         """The stand-ins of all types that need one, in the given order.
@@ -196,7 +192,7 @@ class StandInFinder:
         """
         names = list(dict.fromkeys(gpu_types))
         found = {name: self._of(name) for name in names if not self._is_free(name)}
-        like, speed = self._known[0], 1.0
+        like, speed = self.known[0], 1.0
         if found:
             first, stand_in = next(iter(found.items()))
             like, speed = (first, 1.0) if stand_in is None else (stand_in.like, stand_in.speed)
@@ -206,14 +202,14 @@ class StandInFinder:
 
     def _is_free(self, name: str) -> bool:
         """Whether nothing is known of a type, and nothing need be."""
-        stated, short = self._kinds.get(name), plain_name(name)
+        stated, short = self.kinds.get(name), plain_name(name)
         silent = stated is None or stated.facts == (None, None, None)
-        return self._physics_off and silent and short not in self._plain | self._table.keys()
+        return self.physics_off and silent and short not in self._plain | self.table.keys()
 
     def _of(self, name: str) -> StandIn | None:
-        stated = self._kinds.get(name)
+        stated = self.kinds.get(name)
         own_gib = None if stated is None else stated.memory_gib
-        if name in self._known:
+        if name in self.known:
             if stated is not None and (stated.like or stated.speed) is not None:
                 raise PhysicsError(
                     f"{stated.where}: {name!r} has profiles of its own; leave out its like and "
@@ -227,7 +223,7 @@ class StandInFinder:
         return StandIn(name, like, speed, own_gib, self._memory_gib(like), why)
 
     def _memory_gib(self, name: str) -> float | None:
-        facts = self._table.get(plain_name(name))
+        facts = self.table.get(plain_name(name))
         return None if facts is None else facts.memory_gib
 
     def _chain(self, name: str, stated: GpuKind | None) -> tuple[str, float, str]:
@@ -237,7 +233,7 @@ class StandInFinder:
             at, speed, why = self._stated_like(name, stated), stated.speed or 1.0, "stated"
         passed: list[str] = []
         while plain_name(at) not in self._plain:
-            facts = self._table.get(plain_name(at))
+            facts = self.table.get(plain_name(at))
             if facts is None or facts.like is None or at in passed:
                 raise self._unknown(name, at, stated)
             passed.append(at)
@@ -247,27 +243,27 @@ class StandInFinder:
 
     def _stated_like(self, name: str, stated: GpuKind) -> str:
         """The type that a stated speed is over: the stated one, else that of the table."""
-        facts = self._table.get(plain_name(name))
+        facts = self.table.get(plain_name(name))
         like = stated.like or (None if facts is None else facts.like)
         if like is None:
             raise PhysicsError(
                 f"{stated.where}: a speed is stated for GPU type {name!r}, but not over which "
-                f"type's; give gpu_like, such as {self._known[-1]}"
+                f"type's; give gpu_like, such as {self.known[-1]}"
             )
         return like
 
     def _unknown(self, name: str, at: str, stated: GpuKind | None) -> PhysicsError:
         where = "topology.gpu_types" if stated is None else stated.where
-        short, first = plain_name(name), self._known[-1]
+        short, first = plain_name(name), self.known[-1]
         missing = f"GPU type {name!r}" if at == name else f"GPU type {name!r} is like {at!r}, which"
-        add = "" if short in self._table else "+"  # Hydra's, for what is new
-        others = [each for each in (*self._plain, *self._table) if each != plain_name(at)]
+        add = "" if short in self.table else "+"  # Hydra's, for what is new
+        others = [each for each in (*self._plain, *self.table) if each != plain_name(at)]
         return PhysicsError(
             f"{where}: {missing} has neither profiles nor a stand-in"
             f"{nearest(plain_name(at), dict.fromkeys(others))}; say how fast it is with "
             f"{add}gpus.{short}.like={first} {add}gpus.{short}.speed=2 (in a description gpu_like "
             f"and gpu_speed), or switch physics off with interference=none network=none; known are "
-            f"{', '.join(self._known)} and those of conf/gpu_table/shipped.yaml"
+            f"{', '.join(self.known)} and those of conf/gpu_table/shipped.yaml"
         )
 
 

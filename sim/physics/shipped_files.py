@@ -15,6 +15,7 @@ and of Sia's and MISO's on the A100 (`a100_*.csv`, `interference.make_shipped`, 
 import csv
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -179,21 +180,14 @@ class NoInterference:
         return PairTable(slowdown=np.ones(shape), feasible=np.ones(shape, np.bool_), source="none")
 
 
+@dataclass(frozen=True, kw_only=True)
 class StandIns:
     """Treats every model of a catalogue as a profile of another one, on the same GPU type."""
 
-    def __init__(
-        self, *, model: InterferenceModel, profiles: Catalogue, names: Mapping[str, str]
-    ) -> None:
-        """Take the pairs of `model` over `profiles`.
-
-        Args:
-            model: knows the pairs of `profiles`.
-            profiles: the catalogue with the stand-ins.
-            names: model (what stands before the first blank or slash of a profile's name) -> the
-                name of its stand-in.
-        """
-        self._model, self._profiles, self._names = model, profiles, dict(names)
+    model: InterferenceModel  # knows the pairs of `profiles`
+    profiles: Catalogue  # with the stand-ins
+    # What stands before the first blank or slash of a profile's name -> name of its stand-in.
+    names: Mapping[str, str]
 
     def pair_table(self, catalogue: Catalogue) -> PairTable:
         """The stand-ins' slow-downs in the catalogue's order.
@@ -201,9 +195,9 @@ class StandIns:
         Raises:
             PhysicsError: a model has no stand-in, or the stand-ins' catalogue lacks it or the type.
         """
-        table = self._model.pair_table(self._profiles)
-        rows = self._found("profile", self._profiles.names, map(self._stand_in, catalogue.names))
-        types = self._found("GPU type", self._profiles.gpu_types, catalogue.gpu_types)
+        table = self.model.pair_table(self.profiles)
+        rows = self._found("profile", self.profiles.names, map(self._stand_in, catalogue.names))
+        types = self._found("GPU type", self.profiles.gpu_types, catalogue.gpu_types)
         at = np.ix_(types, rows, rows)
         return PairTable(
             slowdown=table.slowdown[at], feasible=table.feasible[at], source=table.source
@@ -211,12 +205,12 @@ class StandIns:
 
     def _stand_in(self, name: str) -> str:
         model = re.split("[ /]", name)[0]
-        if model not in self._names:
+        if model not in self.names:
             raise PhysicsError(
                 f"interference: model {model!r} has no stand-in; add it to names, beside "
-                f"{', '.join(self._names)}"
+                f"{', '.join(self.names)}"
             )
-        return self._names[model]
+        return self.names[model]
 
     @staticmethod
     def _found(what: str, known: tuple[str, ...], wanted: Iterable[str]) -> IntArray:

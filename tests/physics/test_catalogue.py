@@ -235,7 +235,7 @@ def test_a_pair_has_the_slow_downs_of_its_stand_ins(path: str, catalogue):
     model = built(path)
     own = model["model"] if isinstance(model, dict) else model
     table = own.pair_table(catalogue)
-    shipped = own._model.pair_table(ShippedProfiles())
+    shipped = own.model.pair_table(ShippedProfiles())
     names, known = list(catalogue.names), list(ShippedProfiles().names)
     p100 = ShippedProfiles().gpu_types.index("p100")
     victim, other = names.index("seq2seq ring/64"), names.index("wlm ps/160")
