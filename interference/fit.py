@@ -11,10 +11,14 @@ import pandas as pd
 from interference.data_sets import DataSet, data_sets
 from interference.evaluation.judge import below_each_other, fit_rows, judge, pair_folds
 from interference.learned import SavedModel
-from interference.models.blend import BlendModel, BoostingModel, ExtraTreesModel
+from interference.models.blend import (
+    BlendModel,
+    BoostingModel,
+    ExtraTreesModel,
+    GaussianProcessModel,
+)
 from interference.models.deep_set import DeepSetModel
 from interference.models.encoding import SpeedModel
-from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel, MixedEffectsModel
 from interference.rows import CoRows, SoloProfiles, co_rows, mix_numbers, stacked_rows
 from sim.arrays import BoolArray, FloatArray, IntArray, objects

@@ -25,10 +25,9 @@ from scipy.optimize import nnls
 
 from interference.data_sets import data_sets
 from interference.fit import SAVED, saved_model
-from interference.gavel import MeasuredProfiles, read_pairs
 from interference.learned import SHIPPED_DIR as MODELS_DIR
 from interference.learned import save_model
-from interference.own import pair_speeds
+from interference.measured import MeasuredProfiles, pair_speeds, read_pairs
 from interference.readers.miso import DUMMY, JOBS, LEVELS, WHOLE_GPU_G, rows_of_miso
 from interference.readers.table import file_of, read_table
 from interference.rows import CoRows

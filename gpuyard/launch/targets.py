@@ -21,7 +21,7 @@ from gpuyard.launch.errors import ConfigError, instead
 MERGED = {  # module -> names of modules that it took in, a dot before those of its own package
     "gnn.encoder": ".flat .mlp",
     "gpuyard.serving.serve": ".client",
-    "interference.gavel": "sim.physics.measured",
+    "interference.measured": ".gavel .own sim.physics.measured",
     "marl.env.plan_env": "marl.dag.plan_env marl.dag.training_problems",
     "marl.env.world": ".game .reward",
     "marl.rllib.search": ".search_spec",

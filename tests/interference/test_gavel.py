@@ -9,13 +9,8 @@ import pytest
 import yaml
 
 from interference import make_shipped
-from interference.gavel import (
-    MeasuredInterference,
-    MeasuredProfiles,
-    fit_sync_bytes,
-    read_pairs,
-    spread_ratio,
-)
+from interference.measured import MeasuredInterference, MeasuredProfiles, fit_sync_bytes, read_pairs
+from interference.measured import spread_ratio as ratio_of
 from interference.readers.miso import DUMMY
 from sim.errors import PhysicsError
 from sim.physics.mix_table import fit_additive, probably_infeasible
@@ -121,7 +116,7 @@ def test_real_tables_have_the_published_shape(real_data):
     assert list(catalogue.gang_ok).count(False) == 5
     medians = [np.median(s[f]) for s, f in zip(table.slowdown, table.feasible, strict=True)]
     np.testing.assert_allclose(medians, [1.86, 1.66, 1.48], atol=0.06)  # data notes, section 2
-    ratio = spread_ratio(catalogue.compute_s, catalogue.sync_bytes[:, None])
+    ratio = ratio_of(catalogue.compute_s, catalogue.sync_bytes[:, None])
     mean = ratio[catalogue.gang_ok].mean(axis=0)
     assert mean[1] == pytest.approx(0.69, abs=0.05)
     assert mean[2] == pytest.approx(0.54, abs=0.10)
@@ -130,7 +125,7 @@ def test_real_tables_have_the_published_shape(real_data):
 def test_known_bytes_are_recovered_within_the_grid():
     compute_s = np.array([[0.05, 0.02], [0.2, 0.1]])
     truth = np.array([3e7, 1e8])
-    ratio = spread_ratio(compute_s, truth[:, None])
+    ratio = ratio_of(compute_s, truth[:, None])
     fitted = fit_sync_bytes(compute_s=compute_s, ratio=ratio, weight=np.array([1.0, 1.0]))
     np.testing.assert_allclose(fitted, truth, rtol=0.003)
     # No cost is no bytes, and what was not measured is the median.
@@ -151,7 +146,7 @@ def test_two_servers_by_hand():
     # 125 MB: 0.1 s between servers at 10 Gb/s, 0.01 s inside at 100 Gb/s, for gangs of 2, x 1;
     # x 3/2 for 4 and x 7/4 for 8.
     ratios = [(0.1 + 0.01 * k) / (0.1 + 0.1 * k) for k in (1.0, 1.5, 1.75)]
-    ratio = spread_ratio(np.array(0.1), np.array(1.25e8))
+    ratio = ratio_of(np.array(0.1), np.array(1.25e8))
     np.testing.assert_allclose(ratio, np.prod(ratios) ** (1 / 3))
 
 

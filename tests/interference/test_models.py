@@ -9,11 +9,10 @@ import torch
 
 from interference.evaluation.judge import NORMAL, held_out, measures, model_folds, pair_folds
 from interference.fit import fresh_models
-from interference.models.blend import BlendModel, BoostingModel, ExtraTreesModel
+from interference.models import blend
 from interference.models.deep_set import DeepSetModel, DeepSets, conformal_factor, pooled
 from interference.models.deep_set_rows import TIMES, Hiding, Size, Tenants, division
 from interference.models.encoding import LEAST_SPEED, UNKNOWN, Encoded, RowEncoder, job_features
-from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel, MixedEffectsModel
 from interference.rows import CoRows, mix_numbers, solo_profiles, stacked_profiles
 from sim.arrays import objects
@@ -29,10 +28,10 @@ MODELS = {
     "constant": ConstantModel,
     "linear": LinearModel,
     "mixed_effects": MixedEffectsModel,
-    "boosting": partial(BoostingModel, seed=0),
-    "extra_trees": partial(ExtraTreesModel, seed=0),
-    "gaussian_process": partial(GaussianProcessModel, seed=0),
-    "learned": partial(BlendModel, seed=0),
+    "boosting": partial(blend.BoostingModel, seed=0),
+    "extra_trees": partial(blend.ExtraTreesModel, seed=0),
+    "gaussian_process": partial(blend.GaussianProcessModel, seed=0),
+    "learned": partial(blend.BlendModel, seed=0),
 }
 
 
@@ -118,9 +117,9 @@ def test_features_hold_solo_numbers_only_and_agree_for_equal_jobs():
 
 def test_process_is_surer_near_what_it_saw_and_its_intervals_hold():
     rng = np.random.default_rng(3)
-    clean, model = worlds.smooth_norm(), GaussianProcessModel(seed=0)
+    clean, model = worlds.smooth_norm(), blend.GaussianProcessModel(seed=0)
     rows = rows_of_world(np.clip(clean + rng.normal(0, 0.03, clean.shape), 0.1, 1.2))
-    assert 0.8 <= pair_errors(GaussianProcessModel(seed=0), rows)["covered"] <= 0.98
+    assert 0.8 <= pair_errors(blend.GaussianProcessModel(seed=0), rows)["covered"] <= 0.98
     low = np.array([int(name.split("/")[1]) < 2**5 for name in rows.victim])
     model.fit(rows.take(low), SOLOS)
     sd = model.predict(rows, SOLOS).sd
@@ -134,7 +133,7 @@ def test_process_takes_what_it_never_met_to_differ_as_much_as_what_it_met():
     new_type = SOLOS.take(SOLOS.gpu_type == "k")
     new_type = replace(new_type, gpu_type=objects(["new"] * len(new_type)))
     solos, norm = stacked_profiles([SOLOS, twin, new_type]), worlds.additive_norm()
-    rows, model = rows_of_world(norm), GaussianProcessModel(seed=0)
+    rows, model = rows_of_world(norm), blend.GaussianProcessModel(seed=0)
     model.fit(rows, solos)
     asked = rows.take((rows.gpu_type == "k") & (rows.victim == NAMES[0]))
     n = len(asked)

@@ -7,9 +7,8 @@ import pytest
 from interference.data_sets import data_sets
 from interference.evaluation.judge import fit_rows, held_out, measures, model_folds, pair_folds
 from interference.learned import SHIPPED_DIR, load_model
-from interference.models.blend import BlendModel
+from interference.models.blend import BlendModel, GaussianProcessModel
 from interference.models.encoding import SpeedModel
-from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel
 from interference.readers.miso import mig_rows, mps_rows, rows_of_miso, tenants
 from interference.readers.pairs import DEEPSHARE, GAVEL, LUCID

@@ -19,7 +19,7 @@ from interference.learned import (
     load_model,
     save_model,
 )
-from interference.own import OwnInterference, OwnProfiles
+from interference.measured import OwnInterference, OwnProfiles
 from interference.rows import stacked_rows
 from sim.arrays import objects
 from sim.errors import PhysicsError

@@ -6,7 +6,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from interference.gavel import RUN, MeasuredProfiles, measured_speedup, spread_ratio
+from interference.measured import RUN, MeasuredProfiles, measured_speedup, spread_ratio
 from sim.errors import PhysicsError
 from sim.physics.catalogue import StatedModel, StatedProfiles, throughputs
 from sim.physics.mix_table import fit_additive
