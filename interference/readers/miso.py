@@ -210,11 +210,6 @@ def mig_rows(rows: CoRows) -> CoRows:
     return rows.take((rows.sharing == "mig") & (rows.relative_to == "solo"))
 
 
-def tenants(rows: CoRows) -> IntArray:
-    """(N,) jobs of each row's mix, the victim among them."""
-    return np.array([1 + len(others) for others in rows.aggressors], dtype=np.int64)
-
-
 def drawn_mixes(rows: CoRows, most_rows: int, rng: np.random.Generator) -> IntArray:
     """Rows, in order, of whole mixes in random order until one more would be too many.
 

@@ -46,19 +46,13 @@ class ObservationSpec:
     block_gpus: int  # columns of a job's block; wider gangs fill it
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TopDrlError: naming the key, the value and the rule.
-        """
+        """Raise a TopDrlError, naming key, value and rule, for one out of range."""
+        counts = {key: getattr(self, key) for key in ("slots", "rows", "row_growth", "block_gpus")}
+        check_numbers("observation", "1 or more", TopDrlError, **counts)
+        check_numbers("observation", "above 0", TopDrlError, row_s=self.row_s)
         for key, good, rule in (
-            ("slots", self.slots >= 1, "1 or more"),
             ("oldest_slots", 0 <= self.oldest_slots <= self.slots, "from 0 to observation.slots"),
             ("order", self.order in ORDERS, f"one of {', '.join(ORDERS)}"),
-            ("rows", self.rows >= 1, "1 or more"),
-            ("row_s", self.row_s > 0, "above 0"),
-            ("row_growth", self.row_growth >= 1, "1 or more"),
-            ("block_gpus", self.block_gpus >= 1, "1 or more"),
         ):
             if not good:
                 raise TopDrlError(f"observation.{key} is {getattr(self, key)!r}; it must be {rule}")

@@ -1,5 +1,7 @@
 """WORL online: workflows planned together as they come, ready tasks started as GPUs free."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from sim.arrays import IntArray
@@ -24,6 +26,7 @@ from sim.placers.filling import filled, filled_emptiest_first
 from sim.view import ClusterView, Signal
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WorlOnline:
     """A rolling plan of all unfinished tasks of all workflows.
 
@@ -56,27 +59,23 @@ class WorlOnline:
     one_queue = True
     needs = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
 
-    def __init__(
-        self, *, workflows: str, plans: int, patience: float, holds: bool, makespan_weight: float,
-        overrun_frac: float, most_tasks: int,
-    ) -> None:  # fmt: skip
-        """Keys as above.
+    workflows: str
+    plans: int
+    patience: float
+    holds: bool
+    makespan_weight: float
+    overrun_frac: float  # of its prediction, that a task has left that has outrun it
+    most_tasks: int  # that a plan holds, the first in order
 
-        `overrun_frac` of its prediction is what a task has left that has outrun it; a plan holds
-        `most_tasks`, the first in order.
-
-        Raises:
-            GpuYardError: naming the key, the value and the rule.
-        """
-        check_rule(workflows)
-        given = {"plans": plans, "patience": patience, "makespan_weight": makespan_weight}
-        check_numbers("scheduler", "0 or more", **given)
-        check_numbers("scheduler", "above 0", overrun_frac=overrun_frac)
-        check_numbers("scheduler", "1 or more", most_tasks=most_tasks)
-        self.workflows, self.plans = workflows, plans
-        self.patience, self.holds = patience, holds
-        self.makespan_weight, self.overrun_frac = makespan_weight, overrun_frac
-        self.most_tasks = most_tasks
+    def __post_init__(self) -> None:
+        """Raise a GpuYardError, naming key, value and rule, for one out of range."""
+        check_rule(self.workflows)
+        for rule, keys in (
+            ("0 or more", ("plans", "patience", "makespan_weight")),
+            ("above 0", ("overrun_frac",)),
+            ("1 or more", ("most_tasks",)),
+        ):
+            check_numbers("scheduler", rule, **{key: getattr(self, key) for key in keys})
         self.reset(0)
 
     @property

@@ -9,7 +9,7 @@ from interference.evaluation.judge import fit_rows, held_out, models_of, pair_fo
 from interference.fit import cross_fitted, every_cell, fresh_models, predicted_infeasible
 from interference.models.encoding import Prediction
 from interference.models.linear import CrowdModel
-from interference.readers.miso import DUMMY, drawn_mixes, mig_rows, mps_rows, tenants
+from interference.readers.miso import DUMMY, drawn_mixes, mig_rows, mps_rows
 from interference.rows import CoRows, mix_numbers, stacked_rows
 from sim.errors import PhysicsError
 from tests.interference import mix_worlds
@@ -174,7 +174,7 @@ def test_dummies_are_no_tenants():
     assert DUMMY not in set(rows.victim)
     assert rows.aggressors[0] == (B,)
     assert set(rows.aggressors[6:]) == {(A, C), (A, A)}
-    assert tenants(rows).tolist() == [2] * 6 + [3] * 9
+    assert list(map(len, rows.aggressors)) == [1] * 6 + [2] * 9
 
 
 def test_slices_and_mixes_are_told_apart():
@@ -202,7 +202,7 @@ def test_every_row_is_judged_once_by_a_fold_without_its_mix():
     rows = mixes_of()
     held = held_out(CrowdModel(), rows, MIX_SOLOS, pair_folds(rows, 4, np.random.default_rng(0)))
     assert sorted(held.measured) == sorted(rows.norm_speed)
-    numbers, counts = np.unique(tenants(rows), return_counts=True)
+    numbers, counts = np.unique([1 + len(each) for each in rows.aggressors], return_counts=True)
     parts = held.groupby(held.models.str.len())
     assert parts.size().to_dict() == dict(zip(numbers, counts, strict=True))
 
@@ -217,8 +217,8 @@ def test_the_crowd_has_a_mean_by_tenants_and_share():
     )
     model = CrowdModel()
     model.fit(rows, MIX_SOLOS)
-    told = model.predict(rows, MIX_SOLOS)
-    right = [speed[each] for each in zip(tenants(rows).tolist(), rows.share.tolist(), strict=True)]
+    told, each = model.predict(rows, MIX_SOLOS), zip(rows.aggressors, rows.share, strict=True)
+    right = [speed[1 + len(others), share] for others, share in each]
     np.testing.assert_allclose(told.norm_speed, right)
     np.testing.assert_allclose(told.sd, 0.05)
     new = model.predict(rows_of_mixes([(A, B, C)], crowded), MIX_SOLOS)
