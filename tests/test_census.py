@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_131,
+    "python_lines": 76_126,
     "python_files": 334,
     "test_lines": 41_492,
     "arrows": 172,

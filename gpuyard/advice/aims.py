@@ -1,6 +1,5 @@
 """What schedulers are ranked by, of runs and of the trace, bootstrapped by stretches of time."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,9 +83,6 @@ class FinishedJobs:
     busy_gpu_s: FloatArray  # (B,)
     offered_gpu_s: FloatArray  # (B,) all GPUs of the cluster times the length of the block
     lost_gpu_h: FloatArray  # (B,) NaN: not known
-
-
-Measure = Callable[[FinishedJobs, FloatArray], FloatArray]
 
 
 def draws_of(blocks: int) -> FloatArray:

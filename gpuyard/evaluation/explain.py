@@ -95,8 +95,7 @@ def explain_folder(folder: Path | str, job: str) -> Explanation:
         raise ConfigError(f"{path} is not of a simulated run, and so has no job to explain")
     own_groups(Path.cwd())  # as where it ran, modules of the user's own are found
     experiment = experiment_of(config)
-    part, window = config["part"], config["window"]
-    jobs = experiment.whole() if part is None else experiment.window(part, window)
+    jobs = experiment.window(config["part"], config["window"])
     row_of(jobs.job_id, job)
     scheduler = composition_of(config, experiment.world.partitions)
     compiled = bool(config["compiled"])
