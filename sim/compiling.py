@@ -12,20 +12,23 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple, cast
 
 from llvmlite import ir
 from numba import config
 from numba.core import types
+from numba.core.dispatcher import Dispatcher
 from numba.core.event import trigger_event
 from numba.core.extending import intrinsic
 
 from sim.arrays import IntArray
 from sim.handle import Handle, address_of, signature_of
-from sim.jit import is_kept, kept_in, reach_of
+from sim.jit import MARK, UNREADABLE, is_ours, reach_digest, read_by
 
 FEWEST = 4  # functions to be compiled in all for which another process pays: it takes 1 s to start
 
@@ -46,6 +49,86 @@ class _Task(NamedTuple):
     function: Any
     signature: tuple[Any, ...]
     work: int  # functions to be compiled for it
+
+
+def name_of(dispatcher: Dispatcher) -> str:
+    """Module and name of a compiled function."""
+    return f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
+
+
+def kept_in(dispatcher: Dispatcher) -> str | None:
+    """The folder in which its compiled code is kept; None: it is compiled anew in each process."""
+    folder: str | None = dispatcher.stats.cache_path
+    return folder
+
+
+def is_of_project(dispatcher: Dispatcher) -> bool:
+    """Whether this project defines it, and not a library."""
+    return is_ours(dispatcher.py_func)
+
+
+class Reach(NamedTuple):
+    """What compiling a function takes with it."""
+
+    new: int  # functions to be compiled, itself included
+    kept: int  # compiled ones that those call: they are loaded and linked
+
+
+def reach_of(dispatcher: Dispatcher) -> Reach:
+    """How much there is to compile before this function can be called.
+
+    A function that is compiled, or kept, for arguments of other types counts as kept.
+    """
+    seen = {name_of(dispatcher)}
+    left: list[Any] = [dispatcher.py_func]
+    new, kept = 1, 0
+    while left:
+        for each in _called_by(left.pop()):
+            function: FunctionType = getattr(each, "py_func", each)
+            name = f"{function.__module__}.{function.__qualname__}"
+            if name in seen:
+                continue
+            seen.add(name)
+            if not isinstance(each, Dispatcher):
+                left.append(function)
+            elif each.signatures or is_kept(each):
+                kept += 1
+            else:
+                new += 1
+                left.append(function)
+    return Reach(new, kept)
+
+
+def _called_by(function: FunctionType) -> Iterator[Any]:
+    """Functions of this project that `function` names, compiled ones and others."""
+    values = [value for _, value in read_by(function)]
+    while values:
+        value = values.pop()
+        if isinstance(value, tuple):
+            values += value
+        elif isinstance(value, Dispatcher):
+            if is_of_project(value):
+                yield value
+        elif isinstance(value, FunctionType) and is_ours(value):
+            yield value
+
+
+def is_kept(dispatcher: Dispatcher, signature: tuple[Any, ...] | None = None) -> bool:
+    """Whether compiled code of it, up to date, is on disk; for a `signature`, or for any."""
+    folder, function = kept_in(dispatcher), cast(FunctionType, dispatcher.py_func)
+    if folder is None:
+        return False
+    stem = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-{MARK}"
+    for index in Path(folder).glob(f"{stem}.*.nbi"):
+        try:
+            with index.open("rb") as stream:
+                pickle.load(stream)  # numba's version
+                stamp, kept = pickle.load(stream)
+        except (OSError, *UNREADABLE):
+            return False
+        found = bool(kept) if signature is None else any(key[0] == signature for key in kept)
+        return found and stamp == reach_digest(function)
+    return False
 
 
 def write_addresses(

@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.event import Event, Listener, install_listener
 
 from gpuyard.launch.errors import heed_ctrl_c
-from sim.jit import Reach, is_of_project, kept_in, name_of, reach_of
+from sim.compiling import Reach, is_of_project, kept_in, name_of, reach_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -163,8 +163,8 @@ def clock_text(seconds: float) -> str:
 
 
 # Processor time, from six kinds of run; up to three times as long for one of them.
-NEW_S = 0.12  # a function that is compiled
-KEPT_S = 0.25  # a kept one that it calls: loaded, and optimised again with its caller
+NEW_S = 0.08  # a function that is compiled
+KEPT_S = 0.17  # a kept one that it calls: loaded, and optimised again with its caller
 SHORTEST_S = 1.0  # what is over sooner is not told
 ROUGH_S = 10.0  # longer ones are told in steps of 5 s
 DRAW_EVERY_S = 0.25

@@ -85,13 +85,9 @@ FREE = -1  # a task that may go to any GPU it fits
 def new_lanes(tasks: int, gpus: int) -> Lanes:
     """No task placed yet."""
     return Lanes(
-        np.full(gpus, NONE),
-        np.full(tasks, NONE),
-        np.full(tasks, NONE),
-        np.zeros(tasks, dtype=np.int64),
-        np.zeros(tasks),
-        np.zeros(tasks),
-    )
+        np.full(gpus, NONE), np.full(tasks, NONE), np.full(tasks, NONE),
+        np.zeros(tasks, dtype=np.int64), np.zeros(tasks), np.zeros(tasks),
+    )  # fmt: skip
 
 
 def ready_order(problem: DagProblem, priority: FloatArray) -> IntArray:
@@ -134,12 +130,9 @@ def place_all(
 
 
 def placed(
-    problem: DagProblem,
-    order: IntArray,
-    *,
-    pinned: IntArray | None = None,
+    problem: DagProblem, order: IntArray, *, pinned: IntArray | None = None,
     outlook: FloatArray | None = None,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """The plan that `place_all` makes; nothing pinned and no outlook unless given."""
     lanes = new_lanes(problem.num_tasks, problem.num_gpus)
     pins = np.full(problem.num_tasks, FREE) if pinned is None else pinned
@@ -250,15 +243,9 @@ class Generator(Protocol):
     """Makes GPUs and times of hoped running times; arguments as `gap_plan` says."""
 
     def __call__(
-        self,
-        dag: DagArrays,
-        to_go_s: FloatArray,
-        hope_s: FloatArray,
-        gpu: IntArray,
-        *,
-        leaves: BoolArray,
-        outlook: FloatArray,
-    ) -> tuple[IntArray, Schedule]:
+        self, dag: DagArrays, to_go_s: FloatArray, hope_s: FloatArray, gpu: IntArray, *,
+        leaves: BoolArray, outlook: FloatArray,
+    ) -> tuple[IntArray, Schedule]:  # fmt: skip
         """Place every task."""
         ...
 

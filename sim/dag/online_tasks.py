@@ -232,18 +232,10 @@ def tasks_of(
     end_s = np.full(total, PENDING)
     end_s[view.running] = running_s
     return Tasks(
-        profile=view.jobs.profile[jobs],
-        gang=view.jobs.num_gpus[jobs],
-        kind=kind,
-        work_s=view.jobs.predicted_remaining_s[jobs],
-        end_s=end_s[jobs],
-        workflow=workflow,
-        first_parent=first_parent,
-        parent=parent,
-        first_child=first_child,
-        child=child,
-        fit=fit,
-    )
+        profile=view.jobs.profile[jobs], gang=view.jobs.num_gpus[jobs], kind=kind,
+        work_s=view.jobs.predicted_remaining_s[jobs], end_s=end_s[jobs], workflow=workflow,
+        first_parent=first_parent, parent=parent, first_child=first_child, child=child, fit=fit,
+    )  # fmt: skip
 
 
 def slowness(view: ClusterView, site: Site, job: int, gpus: IntArray) -> float:

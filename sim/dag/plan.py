@@ -63,13 +63,9 @@ def arrives_s(dag: DagArrays, task: int, here: int, gpu: IntArray, finish: Float
 
 @kernel
 def follow(
-    dag: DagArrays,
-    gpu: IntArray,
-    order: IntArray,
-    start: FloatArray,
-    finish: FloatArray,
+    dag: DagArrays, gpu: IntArray, order: IntArray, start: FloatArray, finish: FloatArray,
     free_at: FloatArray,
-) -> float:
+) -> float:  # fmt: skip
     """Follow one plan; fills `start` and `finish` (n,), uses `free_at` (g,), returns makespan."""
     free_at[:] = 0.0
     last = 0.0

@@ -43,12 +43,9 @@ class TaskGraph:
 
 
 def task_graph(
-    name: str,
-    tasks: Sequence[str],
-    work_s: Sequence[float] | FloatArray,
-    edges: Iterable[Edge],
+    name: str, tasks: Sequence[str], work_s: Sequence[float] | FloatArray, edges: Iterable[Edge],
     need_gib: Sequence[float] | FloatArray | None = None,
-) -> TaskGraph:
+) -> TaskGraph:  # fmt: skip
     """Check a DAG and number it: parents first, otherwise as given.
 
     Of n `tasks` `work_s` are seconds at speed 1, `need_gib` is memory (None: none). `edges` are

@@ -270,11 +270,9 @@ def belief_of(view: ClusterView, needs: Signal) -> Belief:
     belief = view.belief
     compute_s = belief.catalogue.compute_s[:, view.server_type]
     return Belief(
-        slowing=belief.slowing,
-        feasible=np.array(belief.pairs.feasible, order="C"),
-        compute_s=np.array(compute_s, order="C"),
-        network=belief.network,
-    )
+        slowing=belief.slowing, feasible=np.array(belief.pairs.feasible, order="C"),
+        compute_s=np.array(compute_s, order="C"), network=belief.network,
+    )  # fmt: skip
 
 
 def _compact(rule: RowArray, kind: RowArray, partitions: int) -> Compact:

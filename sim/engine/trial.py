@@ -80,11 +80,9 @@ class Mirror:
         if refused is not None:
             orders[records.START].append(refused)
         return Decision(
-            starts=tuple(orders[records.START]),
-            preempts=tuple(orders[records.PREEMPT]),
-            forwards=tuple(orders[records.FORWARD]),
-            wake_s=wake_s if np.isfinite(wake_s) else None,
-        )
+            starts=tuple(orders[records.START]), preempts=tuple(orders[records.PREEMPT]),
+            forwards=tuple(orders[records.FORWARD]), wake_s=wake_s if np.isfinite(wake_s) else None,
+        )  # fmt: skip
 
 
 def _order(kind: int, job: int, row: Any, gpus: IntArray) -> Any:

@@ -63,11 +63,9 @@ def change_usable(allocation: Seated, server: int, change: int) -> None:
     where = allocation.server[server]
     if change != 0 and where.closed == 0:
         set_usable(
-            allocation.free_gpus,
-            where.partition,
-            server,
+            allocation.free_gpus, where.partition, server,
             allocation.free_gpus.usable[server] + change,
-        )
+        )  # fmt: skip
 
 
 @kernel

@@ -44,11 +44,9 @@ def make_links(
             f"{topology.num_servers}; build both from the same topology"
         )
     return network, make_link_loads(
-        network=network,
-        jobs=len(job),
-        worker_slots=topology.num_gpus * max_tenants,
+        network=network, jobs=len(job), worker_slots=topology.num_gpus * max_tenants,
         largest_gang=min(int(job["most_gpus"].max()), topology.num_gpus),
-    )
+    )  # fmt: skip
 
 
 def gang_sizes(job: RowArray) -> IntArray:
@@ -302,8 +300,6 @@ def _physics(physics: Physics, topology: Topology, gangs: IntArray) -> PhysicsAr
     }
     columns = {key: np.ascontiguousarray(each, np.float64) for key, each in tables.items()}
     return PhysicsArrays(
-        **columns,
-        network=physics.network,
-        slowing=physics.slowing,
+        **columns, network=physics.network, slowing=physics.slowing,
         feasible=np.ascontiguousarray(physics.pairs.feasible, dtype=np.bool_),
-    )
+    )  # fmt: skip

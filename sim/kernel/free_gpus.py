@@ -47,15 +47,13 @@ def make_free_gpus(parts: int, servers: int, gpus: int, largest: int) -> FreeGpu
     """FreeGpus in which no server can give anything."""
     words = -(-servers // WORD)
     return FreeGpus(
-        usable=np.zeros(servers, dtype=np.int64),
-        gpu=np.zeros(gpus, dtype=np.bool_),
-        cost=np.ones(gpus),
-        most=np.zeros(servers, dtype=np.int64),
+        usable=np.zeros(servers, dtype=np.int64), gpu=np.zeros(gpus, dtype=np.bool_),
+        cost=np.ones(gpus), most=np.zeros(servers, dtype=np.int64),
         tally=np.zeros((parts, largest + 2), dtype=np.int64),
         sizes=np.zeros((parts, largest + 1), dtype=np.int64),
         words=np.zeros((parts, largest + 1, words), dtype=np.uint64),
         summary=np.zeros((parts, largest + 1, -(-words // WORD)), dtype=np.uint64),
-    )
+    )  # fmt: skip
 
 
 def _places() -> list[int]:

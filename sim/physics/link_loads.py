@@ -44,12 +44,10 @@ def make_link_loads(
     link["head"] = NOBODY
     return LinkLoads(
         job=np.zeros(jobs, dtype=LOAD_JOB),
-        entry=np.zeros(2 * live + most_entries(network, largest_gang), dtype=LOAD_ENTRY),
-        link=link,
-        counts=np.zeros(1, dtype=COUNTS),
-        part=make_part(links=links, jobs=most, entries=live),
+        entry=np.zeros(2 * live + most_entries(network, largest_gang), dtype=LOAD_ENTRY), link=link,
+        counts=np.zeros(1, dtype=COUNTS), part=make_part(links=links, jobs=most, entries=live),
         load=make_load_scratch(network, largest_gang),
-    )
+    )  # fmt: skip
 
 
 @kernel

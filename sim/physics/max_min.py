@@ -35,12 +35,10 @@ class Part(Handle):
 def make_part(*, links: int, jobs: int, entries: int) -> Part:
     """Room for so many directed links, jobs and entries."""
     return Part(
-        job=np.zeros(jobs + 1, dtype=PART_JOB),
-        entry=np.zeros(max(1, entries), dtype=PART_ENTRY),
-        link=np.zeros(max(1, links), dtype=PART_LINK),
-        filling=np.zeros(max(1, links), dtype=HEAP),
+        job=np.zeros(jobs + 1, dtype=PART_JOB), entry=np.zeros(max(1, entries), dtype=PART_ENTRY),
+        link=np.zeros(max(1, links), dtype=PART_LINK), filling=np.zeros(max(1, links), dtype=HEAP),
         due=np.zeros(jobs + 1, dtype=HEAP),
-    )
+    )  # fmt: skip
 
 
 FEW = 24  # numbers up to which plain insertion is fastest

@@ -64,14 +64,12 @@ class DallyProfiles(LayeredCatalogue):
             raise PhysicsError("profiles.gpu_types is empty; name the GPU types of the cluster")
         compute_s = SECONDS_PER_MS * np.array([model.compute_ms for model in _MODELS])
         super().__init__(
-            names=tuple(model.name for model in _MODELS),
-            gpu_types=tuple(gpu_types),
+            names=tuple(model.name for model in _MODELS), gpu_types=tuple(gpu_types),
             compute_s=np.repeat(compute_s[:, None], len(gpu_types), axis=1),
             sync_bytes=BYTES_PER_MB * np.array([model.sync_mb for model in _MODELS]),
-            gang_ok=np.ones(len(_MODELS), dtype=np.bool_),
-            source="dally",
+            gang_ok=np.ones(len(_MODELS), dtype=np.bool_), source="dally",
             layers=np.array([model.layers for model in _MODELS], dtype=np.int64),
-        )
+        )  # fmt: skip
 
 
 def compute_share(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:

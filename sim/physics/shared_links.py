@@ -109,12 +109,10 @@ def link_tables(network: LinkNetwork, catalogue: Catalogue, topology: Topology) 
     nics = max(1.0, float(np.median(topology.uplink_gbps)) / nic_gbps)  # that an uplink serves
     busy = _busy(catalogue, local_s, server_s)
     return NetworkTables(
-        local_s=local_s,
-        server_s=server_s,
-        rack_s=exposed * _rack_s(network, topology),
+        local_s=local_s, server_s=server_s, rack_s=exposed * _rack_s(network, topology),
         nic_factor=_factor(network, busy, MOST_TENANTS * size, 1.0),
         uplink_factor=_factor(network, busy, MOST_TENANTS * int(rack_gpus.max()), nics),
-    )
+    )  # fmt: skip
 
 
 def _local_s(network: LinkNetwork, topology: Topology, size: int) -> FloatArray:

@@ -67,13 +67,9 @@ def filled_emptiest_first(slots: Slots, gang: int) -> IntArray | None:
 
 @array_kernel
 def spread_out(
-    servers: IntArray,
-    server_first_gpu: IntArray,
-    usable: BoolArray,
-    usable_per_server: IntArray,
-    tenants: IntArray,
-    gang: int,
-) -> IntArray:
+    servers: IntArray, server_first_gpu: IntArray, usable: BoolArray, usable_per_server: IntArray,
+    tenants: IntArray, gang: int,
+) -> IntArray:  # fmt: skip
     """`gang` usable GPUs of `servers`, one by one where the fewest workers a GPU are by then."""
     load = np.zeros(len(usable_per_server))
     size = np.ones(len(usable_per_server))

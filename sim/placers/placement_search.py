@@ -45,12 +45,10 @@ class Offer(NamedTuple):
         cost = slots.cost[gpus]
         ranked = np.lexsort((cost, slots.topology.gpu_server[gpus]))
         return cls(
-            servers=slots.servers,
-            usable=slots.usable_per_server,
-            first=np.concatenate([[0], np.cumsum(slots.usable_per_server)]),
-            gpu=gpus[ranked],
+            servers=slots.servers, usable=slots.usable_per_server,
+            first=np.concatenate([[0], np.cumsum(slots.usable_per_server)]), gpu=gpus[ranked],
             cost=cost[ranked],
-        )
+        )  # fmt: skip
 
 
 @array_kernel

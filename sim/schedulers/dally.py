@@ -74,15 +74,9 @@ class Dally:
     preempts = True  # leases end
 
     def __init__(
-        self,
-        *,
-        lease_s: float,
-        ideal: str,
-        timers: str,
-        rack_leases: float,
-        network_leases: float,
+        self, *, lease_s: float, ideal: str, timers: str, rack_leases: float, network_leases: float,
         history_leases: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Set the lease and the timers, counted in leases; see conf/scheduler/dally.yaml."""
         check_numbers("scheduler", "above 0", lease_s=lease_s)
         if ideal not in IDEALS:

@@ -35,12 +35,9 @@ class Turns:
     """
 
     def __init__(
-        self,
-        orders: Orders,
-        since_s: Mapping[int, float],
-        affinity: Affinity,
+        self, orders: Orders, since_s: Mapping[int, float], affinity: Affinity,
         rng: np.random.Generator,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`since_s`: when each running job got its GPUs."""
         self._orders, self._affinity, self._rng = orders, affinity, rng
         view = orders.view

@@ -37,13 +37,9 @@ def _best_step(
 
 @array_kernel
 def divide(
-    time_s: FloatArray,
-    limits: IntArray,
-    held: IntArray,
-    size_milli: IntArray,
-    room_milli: int,
+    time_s: FloatArray, limits: IntArray, held: IntArray, size_milli: IntArray, room_milli: int,
     hysteresis: float,
-) -> IntArray:
+) -> IntArray:  # fmt: skip
     """(n,) GPUs for each job, 0 for those that have to wait.
 
     First each job in the order given gets its least, as far as that goes. Then the job whose

@@ -185,16 +185,9 @@ class Pollux(RoundScheduler):
     makes_room = True
 
     def __init__(
-        self,
-        *,
-        placer: Placer,
-        round_s: float,
-        population: int,
-        generations: int,
-        power: float,
-        idle_speedup: float,
-        restart_s: float,
-    ) -> None:
+        self, *, placer: Placer, round_s: float, population: int, generations: int, power: float,
+        idle_speedup: float, restart_s: float,
+    ) -> None:  # fmt: skip
         """`restart_s`: what the search takes a restart to cost."""
         super().__init__(placer=placer, round_s=round_s)
         check_numbers("scheduler", "2 or more", population=population)  # parents

@@ -45,13 +45,9 @@ class Tiresias(PreemptiveScheduler):
     order_needs = Signal.NONE
 
     def __init__(
-        self,
-        *,
-        placer: Placer,
-        sharing: Sharing,
-        thresholds_gpu_s: Sequence[float],
+        self, *, placer: Placer, sharing: Sharing, thresholds_gpu_s: Sequence[float],
         promote_knob: float | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Queues and promotion.
 
         Args:

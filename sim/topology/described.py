@@ -204,13 +204,9 @@ def _inside(shape: Section) -> ServerInside:
     if islands or "nvlink_gbps" in inside:
         nvlink_gbps = inside.number("nvlink_gbps", low=0, high=FASTEST_GBPS)
     return ServerInside(
-        sockets=sockets,
-        pcie_switches=switches,
-        nvlink_islands=islands,
-        nvlink_gbps=nvlink_gbps,
-        pcie_gbps=pcie_gbps,
-        socket_gbps=inside.number("socket_gbps", low=0, high=FASTEST_GBPS),
-    )
+        sockets=sockets, pcie_switches=switches, nvlink_islands=islands, nvlink_gbps=nvlink_gbps,
+        pcie_gbps=pcie_gbps, socket_gbps=inside.number("socket_gbps", low=0, high=FASTEST_GBPS),
+    )  # fmt: skip
 
 
 REQUIRED = ("server", "rack", "shape")

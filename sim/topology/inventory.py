@@ -276,12 +276,9 @@ def _in_order(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _links(
-    servers: Servers,
-    server_rack: IntArray,
-    uplink_gbps: FloatArray,
-    rack_pod: IntArray,
+    servers: Servers, server_rack: IntArray, uplink_gbps: FloatArray, rack_pod: IntArray,
     wiring: Wiring,
-) -> LinkGraph:
+) -> LinkGraph:  # fmt: skip
     if wiring.pod_oversubscription is None:
         return leaf_spine_links(server_rack, servers.nic_gbps, uplink_gbps, wiring.spines)
     return pod_links(

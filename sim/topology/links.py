@@ -274,15 +274,9 @@ class LinkGraph:
 
 
 def link_graph(
-    *,
-    level_names: tuple[str, ...],
-    level_sizes: tuple[int, ...],
-    lower: IntArray,
-    upper: IntArray,
-    gbps: FloatArray,
-    digits: tuple[int, int] | None = None,
-    shortest: bool = False,
-) -> LinkGraph:
+    *, level_names: tuple[str, ...], level_sizes: tuple[int, ...], lower: IntArray, upper: IntArray,
+    gbps: FloatArray, digits: tuple[int, int] | None = None, shortest: bool = False,
+) -> LinkGraph:  # fmt: skip
     """Build a link graph from its links.
 
     Args:

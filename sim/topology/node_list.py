@@ -199,21 +199,11 @@ def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> I
 
 
 def node_list(
-    *,
-    name: str,
-    path: str,
-    columns: Mapping[str, str | list[str] | None],
-    gpus: int | None,
-    gpu_type: str | None,
-    type_names: Mapping[str, str] | None,
-    servers_per_rack: int | None,
-    spines: int,
-    oversubscription: float,
-    pod_oversubscription: float | None,
-    nic_gbps: float,
-    intra_gbps: float | None,
-    inside: Mapping[str, float] | None,
-) -> Topology:
+    *, name: str, path: str, columns: Mapping[str, str | list[str] | None], gpus: int | None,
+    gpu_type: str | None, type_names: Mapping[str, str] | None, servers_per_rack: int | None,
+    spines: int, oversubscription: float, pod_oversubscription: float | None, nic_gbps: float,
+    intra_gbps: float | None, inside: Mapping[str, float] | None,
+) -> Topology:  # fmt: skip
     """Build a cluster from a CSV node list; conf/topology/node_list.yaml explains each option.
 
     Raises:
@@ -257,21 +247,10 @@ def _check_silence(
 
 
 def vc_gpus(
-    *,
-    name: str,
-    path: str,
-    date: str,
-    date_column: str,
-    total_column: str,
-    gpus_per_server: int,
-    gpu_type: str,
-    servers_per_rack: int,
-    spines: int,
-    oversubscription: float,
-    nic_gbps: float,
-    intra_gbps: float | None,
-    inside: Mapping[str, float] | None,
-) -> Topology:
+    *, name: str, path: str, date: str, date_column: str, total_column: str, gpus_per_server: int,
+    gpu_type: str, servers_per_rack: int, spines: int, oversubscription: float, nic_gbps: float,
+    intra_gbps: float | None, inside: Mapping[str, float] | None,
+) -> Topology:  # fmt: skip
     """Build the cluster that virtual clusters made up on one day.
 
     A virtual cluster of n GPUs becomes n / gpus_per_server servers of its group, the last one

@@ -162,36 +162,22 @@ class Servers:
                 f"{len(uplink_gbps) - 1}, which uplink_gbps lists; sort the servers by rack"
             )
         return Topology(
-            name=name,
-            gpu_types=self.gpu_types,
+            name=name, gpu_types=self.gpu_types,
             gpu_server=np.repeat(np.arange(len(self.gpus)), self.gpus),
             server_first_gpu=np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64),
-            server_gpu_type=self.gpu_type,
-            server_rack=np.asarray(server_rack, dtype=np.int64),
-            nic_gbps=self.nic_gbps,
-            uplink_gbps=uplink_gbps,
-            intra_gbps=self.intra_gbps,
-            server_cpu_milli=self.cpu_milli,
-            server_memory_mib=self.memory_mib,
-            server_name=self.name,
-            server_group=self.group,
-            links=links,
-            inside=self.inside,
+            server_gpu_type=self.gpu_type, server_rack=np.asarray(server_rack, dtype=np.int64),
+            nic_gbps=self.nic_gbps, uplink_gbps=uplink_gbps, intra_gbps=self.intra_gbps,
+            server_cpu_milli=self.cpu_milli, server_memory_mib=self.memory_mib,
+            server_name=self.name, server_group=self.group, links=links, inside=self.inside,
             gpu_kinds=self.gpu_kinds,
-        )
+        )  # fmt: skip
 
 
 def dealt_servers(
-    *,
-    servers: int,
-    gpus_per_server: int | list[int],
-    gpu_types: list[str],
-    intra_gbps: float,
-    nic_gbps: float,
-    cpu_milli: int | None,
-    memory_mib: int | None,
+    *, servers: int, gpus_per_server: int | list[int], gpu_types: list[str], intra_gbps: float,
+    nic_gbps: float, cpu_milli: int | None, memory_mib: int | None,
     inside: Mapping[str, float] | None,
-) -> Servers:
+) -> Servers:  # fmt: skip
     """Servers whose sizes and GPU types are dealt by turns from the given lists.
 
     Args:
@@ -218,17 +204,12 @@ def dealt_servers(
     insides = [] if inside is None else [inside_from(inside)]
     all_alike = np.zeros(servers, dtype=np.int64)
     return Servers(
-        gpu_types=distinct,
-        gpus=gpus,
-        gpu_type=np.resize(kinds, servers),
-        nic_gbps=np.full(servers, float(nic_gbps)),
-        intra_gbps=np.full(servers, float(intra_gbps)),
+        gpu_types=distinct, gpus=gpus, gpu_type=np.resize(kinds, servers),
+        nic_gbps=np.full(servers, float(nic_gbps)), intra_gbps=np.full(servers, float(intra_gbps)),
         cpu_milli=_same(servers, cpu_milli, "cpu_milli"),
-        memory_mib=_same(servers, memory_mib, "memory_mib"),
-        name=None,
-        group=None,
+        memory_mib=_same(servers, memory_mib, "memory_mib"), name=None, group=None,
         inside=inside_of(insides, all_alike, gpus) if insides else None,
-    )
+    )  # fmt: skip
 
 
 def _sizes(servers: int, gpus_per_server: int | list[int]) -> list[int]:

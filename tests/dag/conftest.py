@@ -39,11 +39,9 @@ def diamond() -> TaskGraph:
          d (4)
     """
     return task_graph(
-        "diamond",
-        ["a", "b", "c", "d", "e"],
-        [4.0, 2.0, 6.0, 4.0, 1.0],
+        "diamond", ["a", "b", "c", "d", "e"], [4.0, 2.0, 6.0, 4.0, 1.0],
         [("a", "b", 1.0), ("a", "c", 3.0), ("b", "d", 0.5), ("c", "d", 2.0)],
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

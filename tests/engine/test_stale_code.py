@@ -174,3 +174,36 @@ def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path) -> None
                            str(sim / "__pycache__" / "below"))  # fmt: skip
     for _ in range(2):
         assert told_by(KEPT, tmp_path, **places) == ("0.5 0", "")
+
+
+TWO = """
+from sim.jit import kernel
+@kernel
+def inner(a):
+    if a < 0:
+        raise ValueError("below 0")
+    return a + 1
+@kernel
+def outer(a):
+    return inner(a) * 2
+def is_put_off():
+    return [each.library.is_put_off for each in inner.overloads.values()]
+"""
+
+
+def test_what_is_compiled_for_a_caller_is_finished_once_python_calls_it(tmp_path: Path) -> None:
+    (copied_to(tmp_path) / "two.py").write_text(TWO, encoding="utf-8")
+    hits = "sum(inner.stats.cache_hits.values())"
+    for asked, answer in (
+        ("outer(1), is_put_off(), inner(1), is_put_off()", "4 [True] 2 [False]"),
+        (f"inner(1), is_put_off(), {hits}", "2 [False] 1"),
+    ):
+        assert told_by(f"from sim.two import *\nprint({asked})", tmp_path) == (answer, "")
+    edit(tmp_path / "sim" / "two.py", "return a + 1", "return a + 2")
+    for asked, answer in (
+        ("outer(1), is_put_off()", "6 [True]"),
+        (f"inner(1), is_put_off(), {hits}", "3 [False] 1"),  # kept unfinished
+        (f"inner(1), outer(2), is_put_off(), {hits}", "3 8 [False] 1"),
+    ):
+        assert told_by(f"from sim.two import *\nprint({asked})", tmp_path) == (answer, "")
+    assert "below 0" in told_by("from sim.two import *\nouter(-1)", tmp_path)[1]

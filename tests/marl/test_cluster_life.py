@@ -76,15 +76,11 @@ def without(topology: Topology, server: int) -> Topology:
     kept = np.arange(topology.num_servers) != server
     sizes = topology.gpus_per_server[kept]
     return replace(
-        topology,
-        gpu_server=np.repeat(np.arange(len(sizes)), sizes),
+        topology, gpu_server=np.repeat(np.arange(len(sizes)), sizes),
         server_first_gpu=np.concatenate([[0], np.cumsum(sizes)]),
-        server_gpu_type=topology.server_gpu_type[kept],
-        server_rack=topology.server_rack[kept],
-        nic_gbps=topology.nic_gbps[kept],
-        intra_gbps=topology.intra_gbps[kept],
-        links=None,
-    )
+        server_gpu_type=topology.server_gpu_type[kept], server_rack=topology.server_rack[kept],
+        nic_gbps=topology.nic_gbps[kept], intra_gbps=topology.intra_gbps[kept], links=None,
+    )  # fmt: skip
 
 
 def test_a_server_that_is_away_is_not_there():

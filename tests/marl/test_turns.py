@@ -36,12 +36,10 @@ from tests.sim.worlds import Job, job_table
 
 BUSY = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=1500.0)
 KINDS_OF_RULES = {
-    "gangs": RULES,
-    "workers": replace(RULES, granularity=WORKER),
-    "interval": replace(RULES, interval_s=200.0),
-    "suspending": replace(RULES, suspends=True),
+    "gangs": RULES, "workers": replace(RULES, granularity=WORKER),
+    "interval": replace(RULES, interval_s=200.0), "suspending": replace(RULES, suspends=True),
     "patient": replace(RULES, patience_s=300.0, only_placeable=False, rest_share=0.2),
-}
+}  # fmt: skip
 
 
 def turns_of(world: World, jobs: JobTable, rules: CodecRules = RULES) -> Turns:

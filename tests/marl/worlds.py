@@ -108,16 +108,10 @@ MIXED_JOBS = RandomJobs(count=30, partitions=2, most_gpus=6, span_s=4000.0)
 
 
 def env_of(
-    world: World,
-    make_jobs: Callable[[int], JobTable],
-    *,
-    everyone: bool = False,
-    own_weight: float = 0.5,
-    scale_s: float = 1000.0,
-    rules: CodecRules = RULES,
-    max_rounds: int = 100_000,
-    reward: Reward | None = None,
-) -> SchedulingEnv:
+    world: World, make_jobs: Callable[[int], JobTable], *, everyone: bool = False,
+    own_weight: float = 0.5, scale_s: float = 1000.0, rules: CodecRules = RULES,
+    max_rounds: int = 100_000, reward: Reward | None = None,
+) -> SchedulingEnv:  # fmt: skip
     return SchedulingEnv(
         world=world, layout=layout_for(world.topology, world.partition_of_server, rules),
         rules=rules, reward=reward or DelayReward(own_weight=own_weight, scale_s=scale_s),

@@ -87,11 +87,9 @@ def random_trace(jobs: int, seed: int) -> Trace:
     usual_s = np.exp(np.random.default_rng(9).normal(4.0, 1.5, 1000 + jobs))
     return trace_of(
         np.cumsum(rng.exponential(30.0, jobs)),
-        usual_s[group] * np.exp(0.05 * rng.standard_normal(jobs)),
-        group=map(str, group),
-        user=map(str, rng.integers(5, size=jobs)),
-        num_gpus=rng.choice([1, 2, 4], jobs),
-    )
+        usual_s[group] * np.exp(0.05 * rng.standard_normal(jobs)), group=map(str, group),
+        user=map(str, rng.integers(5, size=jobs)), num_gpus=rng.choice([1, 2, 4], jobs),
+    )  # fmt: skip
 
 
 ESTIMATORS = {

@@ -102,24 +102,16 @@ def catalogue(
 ) -> Catalogue:
     """Profiles of one second a step."""
     return Catalogue(
-        names=names,
-        gpu_types=gpu_types,
-        compute_s=np.ones((len(names), len(gpu_types))),
-        sync_bytes=np.ones(len(names)),
-        gang_ok=np.full(len(names), gang_ok),
-        source="shipped",
-    )
+        names=names, gpu_types=gpu_types, compute_s=np.ones((len(names), len(gpu_types))),
+        sync_bytes=np.ones(len(names)), gang_ok=np.full(len(names), gang_ok), source="shipped",
+    )  # fmt: skip
 
 
 def trace_of(
-    submit_s: Iterable[float],
-    duration_s: Sequence[float] | None = None,
-    *,
-    num_gpus: Sequence[int] | None = None,
-    user: Iterable[str] | None = None,
-    vc: Iterable[str] | None = None,
-    group: Iterable[str] | None = None,
-) -> Trace:
+    submit_s: Iterable[float], duration_s: Sequence[float] | None = None, *,
+    num_gpus: Sequence[int] | None = None, user: Iterable[str] | None = None,
+    vc: Iterable[str] | None = None, group: Iterable[str] | None = None,
+) -> Trace:  # fmt: skip
     """Jobs j0, j1, ... of 1 GPU and 10 s unless said otherwise."""
     at_s = np.array(list(submit_s), dtype=np.float64)
     jobs = len(at_s)
@@ -128,15 +120,11 @@ def trace_of(
         return np.array([""] * jobs if values is None else list(values), dtype=object)
 
     return Trace(
-        name="small",
-        job_id=texts(f"j{row}" for row in range(jobs)),
-        submit_s=at_s,
+        name="small", job_id=texts(f"j{row}" for row in range(jobs)), submit_s=at_s,
         num_gpus=np.array([1] * jobs if num_gpus is None else num_gpus, dtype=np.int64),
         duration_s=np.array([10.0] * jobs if duration_s is None else duration_s, dtype=np.float64),
-        user=texts(user),
-        vc=texts(vc),
-        group=None if group is None else texts(group),
-    )
+        user=texts(user), vc=texts(vc), group=None if group is None else texts(group),
+    )  # fmt: skip
 
 
 def _attempt(start: str | None, end: str | None, *servers: int) -> dict[str, Any]:
