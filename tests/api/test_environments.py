@@ -1,4 +1,4 @@
-"""The environments of Python: episodes, windows, options, rewards, copies."""
+"""The environments of Python, and jobs with parents, ends and GPU types of their own."""
 
 import copy
 import os
@@ -6,14 +6,20 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gpuyard
+from gpuyard.api.running import Run
+from gpuyard.evaluation.experiment import _warn
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError, InvalidDecision, TraceError
+from sim.traces.trace import Trace
 
 ENV = {"agents": 2, "overrides": ["workload.num_jobs=40", "workload.thin=1"]}
 
@@ -146,3 +152,201 @@ def test_an_environment_goes_to_another_process_without_its_episode(tmp_path: Pa
     told, played = done.stdout.splitlines()
     assert told == "step() before reset(), after the episode's end, or after pickling"
     assert played == str(paid)
+
+
+OFF = ["interference=none", "network=none"]
+
+
+def jobs_of(**columns: list[object]) -> pd.DataFrame:
+    rows = len(next(iter(columns.values())))
+    told = {
+        "job_id": [f"j{k}" for k in range(rows)], "submit_s": [10.0 * k for k in range(rows)],
+        "num_gpus": [64] * rows, "duration_s": [100.0] * rows,
+    }  # fmt: skip
+    return pd.DataFrame(told | columns)
+
+
+def test_waiting_for_a_parent_is_no_waiting_for_gpus():
+    """64 GPUs: j1 waits for j0's end at 100, then for j2, which came first, till 200."""
+    jobs = jobs_of(parents=["", "j0", ""], num_gpus=[8, 64, 64], duration_s=[100.0, 100.0, 150.0])
+    run = played(jobs)
+    rows = run.jobs.set_index("job_id")
+    assert rows["jct_s"].tolist() == [100.0, 190.0, 330.0]
+    assert rows["queue_delay_s"].tolist() == [0.0, 0.0, 180.0]
+    assert run.metrics["slowdown_mean"] == pytest.approx((1.0 + 1.0 + 330 / 150) / 3)
+
+
+def played(jobs: pd.DataFrame, scheduler: object = "fifo", *words: str) -> Run:
+    return gpuyard.simulate(jobs, "small_leaf_spine", scheduler, overrides=[*OFF, *words])
+
+
+def test_who_is_not_played_is_told():
+    jobs = jobs_of(parents=["", "j0", ""], outcome=["failed", "completed", "completed"])
+    assert "jobs_withdrawn" in str(played(jobs))
+    assert "jobs_withdrawn" not in str(played(jobs.drop(columns="outcome")))
+
+
+def test_dependencies_on_jobs_left_out_are_counted(caplog: pytest.LogCaptureFixture):
+    jobs = jobs_of(parents=["", "j0", "j0;j1"], num_gpus=[999, 1, 1])
+    run = played(jobs, "fifo", "workload.drop_too_large=true")
+    assert "2 dependencies are on jobs left out, for which nobody waits" in caplog.text
+    assert run.jobs["jct_s"].tolist() == [100.0, 190.0]
+
+
+def test_a_choice_that_a_scheduler_does_not_read_is_told(caplog: pytest.LogCaptureFixture):
+    played(jobs_of(num_gpus=[1]), "themis sharing=always")
+    assert "sharing=always is not read: the scheduler, Themis, has a rule" in caplog.text
+    caplog.clear()
+    played(jobs_of(num_gpus=[1]), "themis sharing=off")
+    assert "is not read" not in caplog.text
+
+
+def test_training_plays_the_jobs_of_the_results():
+    """On P100s, where V100 is the reference."""
+    words = ["topology.gpu_types=[v100,p100]", "workload.num_jobs=40", "workload.thin=1", *OFF]
+    jobs = jobs_of(num_gpus=[1] * 120, gpu_types=["p100"] * 120)
+    work_s = []
+    for reference in ("asked", "null"):
+        env = gpuyard.make_env(
+            jobs, "small_leaf_spine", agents=1, overrides=[*words, f"reference_gpu={reference}"]
+        )
+        env.reset(seed=0)
+        work_s.append(env.turns.simulator.state.job["work_s"])
+    assert (work_s[1] == 100.0).all() and (work_s[0] != 100.0).all()
+
+
+@pytest.mark.parametrize(("reference", "slow"), [("asked", 0), ("null", 1), ("p100", 0)])
+def test_durations_may_be_of_the_type_that_a_job_asks_for(
+    caplog: pytest.LogCaptureFixture, reference: str, slow: bool
+):
+    jobs = jobs_of(num_gpus=[1, 1, 1], gpu_types=["v100", "p100", "p100"])
+    _warn.cache_clear()  # it is told once a process
+    run = played(jobs, "fifo", "topology.gpu_types=[v100,p100]", f"reference_gpu={reference}")
+    first_s, *others_s = run.jobs["run_s"].tolist()
+    assert first_s < 100.0 if reference == "p100" else first_s == pytest.approx(100.0)
+    if slow:
+        assert min(others_s) > 105.0  # shipped profiles: a P100 is the slower one
+    else:
+        assert others_s == pytest.approx([100.0, 100.0])
+    told = "jobs ask for another GPU type than v100"
+    assert (told in caplog.text) == (reference == "null")
+
+
+def assumed(jobs: pd.DataFrame, windows: int | None, *words: str, **more: str) -> str:
+    """What windows of some of these jobs take for granted, in one text."""
+    found = gpuyard.evaluate(
+        jobs, "small_leaf_spine", ["fifo"], windows=windows, overrides=[*OFF, *words], **more
+    )
+    return str(found.assumed)
+
+
+def test_windows_that_overlap_are_told():
+    jobs, told = jobs_of(num_gpus=[1] * 400), "3 windows of 300 in a row of 400 jobs overlap"
+    # two windows of 40 meet once in five times
+    for windows, size, words in (
+        (3, 300, told), (1, 40, ""), (4, 100, "may overlap"), (2, 40, ""),
+    ):  # fmt: skip
+        sized = (f"workload.num_jobs={size}", "workload.thin=1")
+        found = assumed(jobs, windows, *sized, part="all")
+        assert words in found and ("overlap" in found) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("part", "told"), [("train", "learned"), ("validation", "chosen"), ("test", None)]
+)
+def test_a_part_that_is_no_test_of_every_policy_is_told(part: str, told: str | None):
+    words = ("workload.num_jobs=10", "workload.thin=1")
+    found = assumed(jobs_of(num_gpus=[1] * 100), 1, *words, part=part)
+    policies = f"windows of part '{part}', on which policies are {told}"
+    assert policies in found if told else "windows of part" not in found
+
+
+def test_windows_that_are_one_are_told():
+    words = ["workload.num_jobs=null", "workload.thin=null"]
+    jobs = jobs_of(num_gpus=[8] * 4)
+    found = gpuyard.evaluate(jobs, "small_leaf_spine", ["sjf"], windows=2, overrides=[*OFF, *words])
+    told = "every window holds the same 2 jobs"
+    assert f"{told}: only what is drawn for them differs" in found.assumed
+    assert told in repr(found) and told in found._repr_html_()
+    assert found.table[["jct_mean_s_low", "jct_mean_s_high"]].isna().all(axis=None)
+    assert "every window" not in assumed(jobs, None, *words)
+
+
+def test_what_a_restart_costs_is_told_of_who_preempts():
+    jobs, told = jobs_of(num_gpus=[1] * 4), "restarts cost 60 s"
+    assert told in played(jobs, "las").assumed
+    assert told not in played(jobs, "sjf").assumed
+    found = gpuyard.evaluate(
+        jobs, "small_leaf_spine", ["sjf", "las"], windows=None, agents=2, overrides=OFF
+    )
+    assert told in found.assumed
+    assert "restarts" not in str(played(jobs, "las", "restart_s=0").assumed)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [("agents.count=3", r"agents\.count=3.*use the argument agents")]
+    + [(word, r"not read here; use the program `gpuyard train`") for word in
+       ("algo=ppo", "algo.gamma=0.5", "resume=auto", "hydra.run.dir=here", "+ray.x=1")],
+)  # fmt: skip
+def test_words_that_an_environment_does_not_read_are_refused(word: str, told: str):
+    with pytest.raises(ConfigError, match=told):
+        gpuyard.make_env("venus_like", "small_leaf_spine", overrides=[word])
+
+
+def test_any_callable_may_be_an_order():
+    order = partial(lambda times, jobs: times * jobs.submit_s, -1.0)
+    run = played(jobs_of(num_gpus=[64, 64, 64]), order)
+    assert run.jobs["start_s"].tolist() == [0.0, 200.0, 100.0]
+    assert "partial" in run.labels.scheduler
+
+
+def test_a_warning_names_a_frame_as_an_error_does(caplog: pytest.LogCaptureFixture):
+    played(jobs_of(prioritiy=[1]))
+    assert "trace: column 'prioritiy' is not read" in caplog.messages[0]
+
+
+def test_a_function_reads_the_truth_as_the_prediction_of_an_oracle():
+    def longest(jobs):
+        return -jobs.predicted_remaining_s
+
+    run = played(jobs_of(duration_s=[100, 100, 200]), longest, "estimator=oracle")
+    assert run.jobs["start_s"].tolist() == [0, 300, 100]
+    assert run.labels.information == "oracle"
+
+
+@dataclass
+class Own:
+    """An estimator of somebody's own."""
+
+    gives: str
+    information: str = "predicted"
+
+    def estimate(self, trace: Trace, rng: np.random.Generator) -> object:
+        del rng
+        return {
+            "list": trace.duration_s.tolist(), "short": np.ones(1), "negative": -trace.duration_s,
+            "texts": trace.job_id, "half": np.where(trace.submit_s > 0, np.nan, 1.0),
+        }[self.gives]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["gives: short"], r"gives the shape \(1,\); it must be one number a job"),
+        (["gives: negative"], "gives -100; it must be"),
+        (["gives: texts"], "gives values of type object"),
+        (["gives: half"], "2 of 3 jobs have no duration prediction"),
+        (["gives: list", "information: learned"], "its information must be one of none, limit"),
+    ],
+)
+def test_what_an_own_estimator_gives_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+):
+    (tmp_path / "mine" / "estimator").mkdir(parents=True)
+    lines = ["_target_: tests.api.test_environments.Own", *words]
+    (tmp_path / "mine" / "estimator" / "own.yaml").write_text("\n".join(lines) + "\n")
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GpuYardError, match=told):
+        played(jobs_of(num_gpus=[1, 1, 1]), "sjf", "estimator=own")

@@ -6,18 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from sim.dag.families import (
-    COLUMNS,
-    AlibabaFamily,
-    GeneratedFamily,
-    ModelFamily,
-    alibaba_graph,
-    dnn_partitioning_graph,
-    layered_graph,
-    pipedream_graph,
-    random_graph,
-    side_by_side,
-)  # fmt: skip
+from sim.dag import families
 from sim.dag.problem import DagError
 from sim.errors import TraceError
 from sim.traces.alibaba import AlibabaDag
@@ -51,7 +40,7 @@ def edges_of(graph) -> dict[tuple[str, str], float]:
 def test_pipedream_becomes_a_training_step(tmp_path):
     path = tmp_path / "toy.graph.txt"
     path.write_text(PROFILE)
-    graph = pipedream_graph(path)
+    graph = families.pipedream_graph(path)
     work = dict(zip(graph.tasks, graph.work_s.tolist(), strict=True))
     assert work == {"node2": 0.002, "node3": 0.001, "node2*": 0.003, "node3*": 0.0005}
     assert edges_of(graph) == {
@@ -76,7 +65,7 @@ def test_a_broken_profile_is_refused(tmp_path, text, told):
     path = tmp_path / "toy.graph.txt"
     path.write_text(text)
     with pytest.raises(DagError, match=told):
-        pipedream_graph(path)
+        families.pipedream_graph(path)
 
 
 @pytest.mark.parametrize(("name", "mb"), [("layer_toy.json.gz", 2147.483648), ("op.json", 12.0)])
@@ -86,7 +75,7 @@ def test_dnn_partitioning_graphs(tmp_path, name, mb):
     content = {"nodes": nodes, "edges": [{"sourceId": 4, "destId": 7, "cost": 1.0}]}
     text = json.dumps(content).encode()
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    graph = dnn_partitioning_graph(tmp_path / name)
+    graph = families.dnn_partitioning_graph(tmp_path / name)
     assert graph.tasks == ("4 in", "7 out")
     assert graph.work_s.tolist() == [0.002, 0.0] and graph.need_gib.tolist() == [1.0, 0.0]
     assert graph.parent_mb.tolist() == [pytest.approx(mb)]
@@ -95,40 +84,40 @@ def test_dnn_partitioning_graphs(tmp_path, name, mb):
 def test_a_broken_json_or_gzip_file_is_refused(tmp_path):
     (tmp_path / "op.json").write_text('{"nodes": []}')
     with pytest.raises(DagError, match=r"op\.json: is no graph"):
-        dnn_partitioning_graph(tmp_path / "op.json")
+        families.dnn_partitioning_graph(tmp_path / "op.json")
     (tmp_path / "op.json.gz").write_bytes(gzip.compress(b"x" * 999)[:-9])
     with pytest.raises(TraceError, match=r"op\.json\.gz: is not a whole gzip file"):
-        dnn_partitioning_graph(tmp_path / "op.json.gz")
+        families.dnn_partitioning_graph(tmp_path / "op.json.gz")
 
 
 def test_copies_are_side_by_side(diamond):
-    twice = side_by_side(diamond, 2)
+    twice = families.side_by_side(diamond, 2)
     assert len(twice) == 10 and len(twice.parent) == 8
     assert edges_of(twice)["b #2", "d #2"] == 0.5
     assert not any(a[-1] != b[-1] for a, b in edges_of(twice))
     with pytest.raises(DagError, match="0 copies"):
-        side_by_side(diamond, 0)
+        families.side_by_side(diamond, 0)
 
 
 def test_whole_alibaba_jobs_are_drawn(tmp_path):
     path = tmp_path / "tasks.csv"
     path.write_text(TASKS)
     reader = AlibabaDag(instances_per_gpu=32, most_gpus=1, header=None)
-    trace = reader.read(path=str(path), columns=COLUMNS, name="toy", strict=True)[0]
+    trace = reader.read(path=str(path), columns=families.COLUMNS, name="toy", strict=True)[0]
     rng = np.random.default_rng(0)
-    graph = alibaba_graph(trace, tasks=5, longest_s=1000.0, mb_per_s=2.0, rng=rng)
+    graph = families.alibaba_graph(trace, tasks=5, longest_s=1000.0, mb_per_s=2.0, rng=rng)
     assert sorted(graph.work_s.tolist()) == [10.0, 20.0, 40.0, 50.0, 700.0]  # not task_x, alone
     assert set(edges_of(graph)) == {
         ("j1/M1", "j1/R2_1"), ("j3/M1", "j3/R3_1_2"), ("j3/M2", "j3/R3_1_2"),
     }  # fmt: skip
     assert 2 < edges_of(graph)["j1/M1", "j1/R2_1"] < 200  # around 20 MB
-    short = alibaba_graph(trace, tasks=2, longest_s=100.0, mb_per_s=2.0, rng=rng)
+    short = families.alibaba_graph(trace, tasks=2, longest_s=100.0, mb_per_s=2.0, rng=rng)
     assert sorted(short.work_s.tolist()) == [10.0, 20.0]  # j3 takes 750 s at least
     with pytest.raises(DagError, match="has 5 tasks"):
-        alibaba_graph(trace, tasks=9, longest_s=1000.0, mb_per_s=2.0, rng=rng)
+        families.alibaba_graph(trace, tasks=9, longest_s=1000.0, mb_per_s=2.0, rng=rng)
 
 
-@pytest.mark.parametrize("make", [layered_graph, random_graph])
+@pytest.mark.parametrize("make", [families.layered_graph, families.random_graph])
 def test_generated_graphs_have_what_was_asked(make):
     rng = np.random.default_rng(1)
     graph = make(4000, width=20, parents=2.5, mean_s=60.0, mb_per_s=3.0, rng=rng)
@@ -142,21 +131,25 @@ def test_generated_graphs_have_what_was_asked(make):
 
 def test_families_say_what_they_cannot_do():
     with pytest.raises(DagError, match="shape 'round' is unknown"):
-        GeneratedFamily(shape="round", width=2, parents=1.0, mean_s=1.0, mb_per_s=1.0)
+        families.GeneratedFamily(shape="round", width=2, parents=1.0, mean_s=1.0, mb_per_s=1.0)
     with pytest.raises(DagError, match="reader 'onnx' is unknown"):
-        ModelFamily(reader="onnx", folder=".", copies=1)
-    family = GeneratedFamily(shape="random", width=2, parents=1.0, mean_s=1.0, mb_per_s=1.0)
+        families.ModelFamily(reader="onnx", folder=".", copies=1)
+    family = families.GeneratedFamily(
+        shape="random", width=2, parents=1.0, mean_s=1.0, mb_per_s=1.0
+    )
     with pytest.raises(DagError, match="'many' is no number of tasks"):
         family.graph("many", np.random.default_rng(0))
 
 
 def test_real_files_have_the_sizes_that_are_known(real_data):
     rng = np.random.default_rng(0)
-    pipedream = ModelFamily(reader="pipedream", folder=str(real_data / "dag/pipedream"), copies=1)
+    pipedream = families.ModelFamily(
+        reader="pipedream", folder=str(real_data / "dag/pipedream"), copies=1
+    )
     assert len(pipedream.graph("vgg16.graph.txt", rng)) == 80  # 41 nodes, one of them input
     folder = str(real_data / "dag/dnn_partitioning")
-    graphs = ModelFamily(reader="dnn_partitioning", folder=folder, copies=2)
+    graphs = families.ModelFamily(reader="dnn_partitioning", folder=folder, copies=2)
     assert len(graphs.graph("layer_bert24_training.json.gz", rng)) == 128
     path = str(real_data / "dag/alibaba2018_tasks_1h.csv.gz")
-    batch = AlibabaFamily(path=path, longest_s=600.0, mb_per_s=10.0).graph("500", rng)
+    batch = families.AlibabaFamily(path=path, longest_s=600.0, mb_per_s=10.0).graph("500", rng)
     assert 490 <= len(batch) <= 500 and batch.work_s.max() <= 600.0

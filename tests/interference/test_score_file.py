@@ -165,7 +165,6 @@ def test_rows_relative_to_the_best_of_a_group_are_left_out_and_counted(tmp_path)
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("0.8", "80", r"new.csv:2: norm_speed is 80.0; .*percent.* \(column norm_a\)"),
         ("Low", "Lwo", r"new.csv:2: victim is 'Mid/16'|new.csv:2: aggressors is 'Lwo/8'; it has "
          r"no solo profile of gavel on k80; add one.*\(column model_b; runs alone are in .*"
          r"gavel_isolated.csv\)"),
@@ -173,7 +172,6 @@ def test_rows_relative_to_the_best_of_a_group_are_left_out_and_counted(tmp_path)
         ("k80", "t4", r"new.csv:2: victim is 'Mid/16'; it has no solo profile of gavel on t4"),
         (",1\n", ",0\n", r"norm_speed is 0.8; leave it empty where feasible is 0"),
         (",0.8,", ",,", r"norm_speed is nan; give a speed, or feasible 0 .*\(column norm_a\)"),
-        (",0.8,", ",x,", r"new.csv:2: norm_a is 'x'; expected a number"),
     ],
 )  # fmt: skip
 def test_faulty_files_are_told_with_line_column_and_fix(tmp_path, folder, old, new, message):

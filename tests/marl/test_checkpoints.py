@@ -12,41 +12,29 @@ from typing import Any
 import pytest
 import torch
 
-from marl.rllib.checkpoint import (
-    MANIFEST,
-    Maker,
-    add_checkpoint,
-    check_setting,
-    checked,
-    checkpoints,
-    last_whole,
-    note_setting,
-    only_checkpoint,
-    replace_checkpoint,
-    seal,
-)
+from marl.rllib import checkpoint
 from marl.training.spec import CheckpointError
 from tests.marl.test_rllib import arguments
 from tests.marl.trainings import TINY, Training, curve, iterations, wait_for
 from tests.marl.worlds import SMALL
 
-MAKER = Maker("PPO", {"hidden_dim": 8}, "2.60.0")
+MAKER = checkpoint.Maker("PPO", {"hidden_dim": 8}, "2.60.0")
 EVERY = 3  # iterations between checkpoints of the killed training
 WORDS = ("ray.num_envs_per_env_runner=2", f"algo.checkpoint_every={EVERY}", "warm_start=none",
          "validate_every=50")  # fmt: skip
 TRAINING = Training("train.py", (*TINY, *WORDS))
 
 
-def fill(folder: Path, iteration: int = 1, maker: Maker = MAKER) -> None:
+def fill(folder: Path, iteration: int = 1, maker: checkpoint.Maker = MAKER) -> None:
     (folder / "learner").mkdir(parents=True, exist_ok=True)
     (folder / "learner" / "state.pkl").write_bytes(pickle.dumps(list(range(100))))
     (folder / "average.pt").write_bytes(b"weights")
-    seal(folder, maker, iteration)
+    checkpoint.seal(folder, maker, iteration)
 
 
 def run_with(folder: Path, *iterations: int, keep: int = 9) -> Path:
     for number in iterations:
-        add_checkpoint(folder, number, lambda part, n=number: fill(part, n), keep=keep)
+        checkpoint.add_checkpoint(folder, number, lambda part, n=number: fill(part, n), keep=keep)
     return folder
 
 
@@ -66,33 +54,33 @@ def flip(path: Path) -> None:
 )
 def test_a_harmed_file_is_named_with_the_fault_and_the_fix(tmp_path, harm, told):
     fill(tmp_path, 7)
-    found = checked(tmp_path, MAKER)
+    found = checkpoint.checked(tmp_path, MAKER)
     assert (found.iteration, found.maker) == (7, MAKER)
     assert set(found.files) == {"learner/state.pkl", "average.pt"}
     harm(tmp_path / "learner" / "state.pkl")
     with pytest.raises(CheckpointError, match=rf"state\.pkl: .*{told}.*resume from another"):
-        checked(tmp_path, MAKER)
+        checkpoint.checked(tmp_path, MAKER)
 
 
 def test_a_checkpoint_of_another_making_or_without_a_manifest_is_refused(tmp_path: Path):
     for other, told in (
-        (Maker("APPO", {"hidden_dim": 8}, "2.60.0"), "its algorithm is APPO"),
-        (Maker("PPO", {"hidden_dim": 16}, "2.60.0"), "its policy is .*16"),
-        (Maker("PPO", {"hidden_dim": 8}, "2.59.0"), r"its ray is 2\.59\.0"),
+        (checkpoint.Maker("APPO", {"hidden_dim": 8}, "2.60.0"), "its algorithm is APPO"),
+        (checkpoint.Maker("PPO", {"hidden_dim": 16}, "2.60.0"), "its policy is .*16"),
+        (checkpoint.Maker("PPO", {"hidden_dim": 8}, "2.59.0"), r"its ray is 2\.59\.0"),
     ):
         fill(tmp_path, maker=other)
         with pytest.raises(CheckpointError, match=told):
-            checked(tmp_path, MAKER)
-        (tmp_path / MANIFEST).unlink()
+            checkpoint.checked(tmp_path, MAKER)
+        (tmp_path / checkpoint.MANIFEST).unlink()
     for text in ("", "[]", '{"format": 1}', '{"format": 9}', '{"form'):
-        (tmp_path / MANIFEST).write_text(text)
-        with pytest.raises(CheckpointError, match=MANIFEST):
-            checked(tmp_path, MAKER)
+        (tmp_path / checkpoint.MANIFEST).write_text(text)
+        with pytest.raises(CheckpointError, match=checkpoint.MANIFEST):
+            checkpoint.checked(tmp_path, MAKER)
 
 
 def test_the_last_few_stay_and_an_earlier_one_resumed_ends_the_later_history(tmp_path: Path):
-    assert list(checkpoints(run_with(tmp_path, 2, 4, 6, 8, keep=3))) == [4, 6, 8]
-    assert list(checkpoints(run_with(tmp_path, 5))) == [4, 5]
+    assert list(checkpoint.checkpoints(run_with(tmp_path, 2, 4, 6, 8, keep=3))) == [4, 6, 8]
+    assert list(checkpoint.checkpoints(run_with(tmp_path, 5))) == [4, 5]
 
 
 def half(place: Path) -> None:
@@ -104,24 +92,24 @@ def half(place: Path) -> None:
 def test_a_save_that_fails_leaves_the_others_as_they_were(tmp_path: Path):
     run_with(tmp_path, 2)
     with pytest.raises(OSError, match="No space"):
-        add_checkpoint(tmp_path, 4, half, keep=3)
+        checkpoint.add_checkpoint(tmp_path, 4, half, keep=3)
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["iteration_000002"]
-    assert last_whole(tmp_path).name == "iteration_000002"
+    assert checkpoint.last_whole(tmp_path).name == "iteration_000002"
 
 
 def test_the_last_whole_one_is_resumed_and_the_others_are_told(tmp_path, caplog):
     run_with(tmp_path, 2, 4, 6)
-    cut(checkpoints(tmp_path)[6] / "average.pt")
-    (checkpoints(tmp_path)[4] / MANIFEST).unlink()
+    cut(checkpoint.checkpoints(tmp_path)[6] / "average.pt")
+    (checkpoint.checkpoints(tmp_path)[4] / checkpoint.MANIFEST).unlink()
     with caplog.at_level(logging.WARNING):
-        assert last_whole(tmp_path) == checkpoints(tmp_path)[2]
+        assert checkpoint.last_whole(tmp_path) == checkpoint.checkpoints(tmp_path)[2]
     assert "iteration_000006/average.pt" in caplog.text
     assert "iteration_000004/manifest.json" in caplog.text
-    cut(checkpoints(tmp_path)[2] / "average.pt")
+    cut(checkpoint.checkpoints(tmp_path)[2] / "average.pt")
     with pytest.raises(CheckpointError, match=r"none .* is whole.*iteration_000006/average\.pt"):
-        last_whole(tmp_path)
+        checkpoint.last_whole(tmp_path)
     with pytest.raises(CheckpointError, match=r"resume=FOLDER"):
-        last_whole(tmp_path / "elsewhere")
+        checkpoint.last_whole(tmp_path / "elsewhere")
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +127,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int
 @pytest.mark.slow
 def test_a_killed_driver_loses_less_than_one_interval(killed: tuple[Path, int]):
     folder, last = killed
-    kept = checked(last_whole(folder), None).iteration
+    kept = checkpoint.checked(checkpoint.last_whole(folder), None).iteration
     assert last - EVERY < kept <= last + 1
 
 
@@ -147,13 +135,13 @@ def test_a_killed_driver_loses_less_than_one_interval(killed: tuple[Path, int]):
 @pytest.mark.slow
 def test_the_same_command_goes_on_after_the_kill(killed: tuple[Path, int]):
     folder, _ = killed
-    kept = checked(last_whole(folder), None).iteration
+    kept = checkpoint.checked(checkpoint.last_whole(folder), None).iteration
     done = TRAINING.run(folder, "resume=auto", f"algo.iterations={kept + 4}")
     assert done.returncode == 0, done.stderr
     assert iterations(folder) == list(range(kept + 5))  # each iteration once, those lost done again
     steps = [int(row["agent_steps"]) for row in curve(folder)[1:]]
     assert all(later - earlier >= 64 for earlier, later in zip([0, *steps], steps, strict=False))
-    assert max(checkpoints(folder)) == kept + 4
+    assert max(checkpoint.checkpoints(folder)) == kept + 4
     assert not list((folder / "checkpoint").glob("*.part"))
     assert (folder / "metrics.json").is_file()
 
@@ -175,29 +163,31 @@ def test_the_only_checkpoint_stays_until_the_next_is_whole(tmp_path: Path):
         place.mkdir()
         (place / "whole").touch()
 
-    replace_checkpoint(tmp_path, whole)
+    checkpoint.replace_checkpoint(tmp_path, whole)
     with pytest.raises(OSError, match="No space"):
-        replace_checkpoint(tmp_path, half)
+        checkpoint.replace_checkpoint(tmp_path, half)
     assert (tmp_path / "checkpoint" / "whole").is_file()
-    replace_checkpoint(tmp_path, whole)
+    checkpoint.replace_checkpoint(tmp_path, whole)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
     (tmp_path / "checkpoint").rename(tmp_path / "checkpoint.old")  # killed between two renames
-    assert (only_checkpoint(tmp_path) / "whole").is_file()
+    assert (checkpoint.only_checkpoint(tmp_path) / "whole").is_file()
 
 
 def test_auto_goes_on_only_with_the_same_setting(tmp_path: Path):
     setting = {"agents": {"count": 2, "skew": 0.5}, "seed": 0}
-    check_setting(tmp_path, {"agents": {"count": 4}})  # an older run has noted none
-    note_setting(tmp_path, setting)
-    check_setting(tmp_path, setting)
+    checkpoint.check_setting(tmp_path, {"agents": {"count": 4}})  # an older run has noted none
+    checkpoint.note_setting(tmp_path, setting)
+    checkpoint.check_setting(tmp_path, setting)
     with pytest.raises(CheckpointError, match=r"another setting: agents.count was 2, is 4; give"):
-        check_setting(tmp_path, setting | {"agents": {"count": 4, "skew": 0.5}})
+        checkpoint.check_setting(tmp_path, setting | {"agents": {"count": 4, "skew": 0.5}})
     with pytest.raises(CheckpointError, match=r"reward was None, is 'mine'; "):
-        check_setting(tmp_path, setting | {"reward": "mine"})
+        checkpoint.check_setting(tmp_path, setting | {"reward": "mine"})
 
 
 def test_power_that_a_table_did_not_tell_makes_no_other_setting(tmp_path: Path):
-    note_setting(tmp_path, {"gpus": {"k80": {"speed": 0.3}}})
-    check_setting(tmp_path, {"gpus": {"k80": {"speed": 0.3, "idle_watts": 28, "busy_watts": 150}}})
+    checkpoint.note_setting(tmp_path, {"gpus": {"k80": {"speed": 0.3}}})
+    checkpoint.check_setting(
+        tmp_path, {"gpus": {"k80": {"speed": 0.3, "idle_watts": 28, "busy_watts": 150}}}
+    )
     with pytest.raises(CheckpointError, match=r"gpus.k80.speed was 0.3, is 0.4"):
-        check_setting(tmp_path, {"gpus": {"k80": {"speed": 0.4, "idle_watts": 28}}})
+        checkpoint.check_setting(tmp_path, {"gpus": {"k80": {"speed": 0.4, "idle_watts": 28}}})

@@ -20,21 +20,8 @@ from sim.run import Kind
 from sim.scoring.window import refresh
 from sim.topology.outages import NO_OUTAGES, Change, Outages
 from sim.topology.topology import Topology
+from tests.marl import worlds
 from tests.marl.playing import forwards_of, play, starts_of, tried
-from tests.marl.worlds import (
-    MIXED_JOBS,
-    RULES,
-    RandomJobs,
-    any_legal,
-    env_of,
-    first_legal,
-    mixed_world,
-    plain_world,
-    rich_physics,
-    rollout,
-    total_rewards,
-    world_of,
-)
 from tests.oracle.cases import Case, cases
 from tests.oracle.room import Room
 from tests.sim.worlds import Job, changes, cluster, job_table, physics_of, rules_of
@@ -50,7 +37,7 @@ def seen_bytes(world: World, jobs: JobTable, seed: int) -> list[bytes]:
     """What all agents see in a random world."""
     return [
         observation[key].tobytes()
-        for now in play(world, jobs, RULES, seed)
+        for now in play(world, jobs, worlds.RULES, seed)
         for _, observation in sorted(now.seen.items())
         for key in sorted(observation)
     ]
@@ -58,7 +45,7 @@ def seen_bytes(world: World, jobs: JobTable, seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_outages_to_come_and_demands_that_bind_nothing_change_no_bit(seed: int):
-    jobs, world = MIXED_JOBS(seed), mixed_world()
+    jobs, world = worlds.MIXED_JOBS(seed), worlds.mixed_world()
     plain = seen_bytes(world, jobs, seed)
     assert len(plain) > 100
     later = replace(world, outages=changes((1e9, 0, Change.FAIL), (2e9, 0, Change.OPEN)))
@@ -87,16 +74,16 @@ def test_a_server_that_is_away_is_not_there():
     # Partition 0 owns servers 0 to 3; the last of them is away all the time. What every agent sees
     # in a world of equal choices is what it sees in a cluster built without that server.
     whole = cluster(8, 2, servers_per_rack=2, types=("x", "y"))
-    physics = rich_physics(whole)
-    away = world_of(whole, 2, physics=physics, outages=changes((0.0, 3, Change.CLOSE)))
+    physics = worlds.rich_physics(whole)
+    away = worlds.world_of(whole, 2, physics=physics, outages=changes((0.0, 3, Change.CLOSE)))
     small = replace(
         away,
         topology=without(whole, 3),
         outages=changes((0.0, 0, Change.CLOSE), (0.0, 0, Change.OPEN)),
         partition_of_server=np.array([0, 0, 0, 1, 1, 1, 1]),
     )
-    jobs = MIXED_JOBS(2)
-    rules = replace(RULES, only_placeable=False)
+    jobs = worlds.MIXED_JOBS(2)
+    rules = replace(worlds.RULES, only_placeable=False)
     one, other = ([n.seen for n in play(w, jobs, rules, 3) if n.seen] for w in (away, small))
     assert len(one) == len(other) > 40
     for mine, theirs in zip(one, other, strict=True):
@@ -110,9 +97,9 @@ def test_a_partition_without_a_server_sends_its_jobs_away_and_divides_by_nothing
     # Server 0 is all that partition 0 has; it is away from 5 to 50. The gang of 2 that arrives
     # there meanwhile can only leave, although its home has as many GPUs.
     gone = changes((5.0, 0, Change.FAIL), (50.0, 0, Change.OPEN))
-    world = plain_world(2, 2, 2, 1, outages=gone, max_forwards=1, max_tenants=2)
+    world = worlds.plain_world(2, 2, 2, 1, outages=gone, max_forwards=1, max_tenants=2)
     trace = job_table([Job(0, 1, 3, home=1), Job(10, 2, 4)])
-    now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 10)
+    now = next(now for now in play(world, trace, worlds.RULES, 0) if now.view.now_s == 10)
     assert not starts_of(now, 0).any()
     assert forwards_of(now, 0)[0].tolist() == [False, True]
     seen = now.seen[0]
@@ -126,8 +113,8 @@ def test_a_partition_without_a_server_sends_its_jobs_away_and_divides_by_nothing
 def test_nobody_is_forced_to_start_or_to_forward_where_servers_are_away():
     # The patience of 1 s is long over when the server comes back at 50.
     gone = changes((5.0, 0, Change.FAIL), (6.0, 1, Change.FAIL), (50.0, 0, Change.OPEN))
-    rules = replace(RULES, patience_s=1.0, only_placeable=False)
-    world = plain_world(2, 2, 2, 1, outages=gone, max_tenants=2)
+    rules = replace(worlds.RULES, patience_s=1.0, only_placeable=False)
+    world = worlds.plain_world(2, 2, 2, 1, outages=gone, max_tenants=2)
     trace = job_table([Job(10, 2, 4), Job(60, 1, 4, home=1)])
     trace = replace(trace, fates=Fates(np.zeros(2, int), np.array([np.inf, 5.0])))
     rounds = iter(play(world, trace, rules, 0))
@@ -142,9 +129,9 @@ def test_nobody_is_forced_to_start_or_to_forward_where_servers_are_away():
 def test_jobs_that_only_absent_servers_can_hold_do_not_fill_the_window():
     # One place in the window. A (gang of 4, the shorter) needs both servers, server 1 is away.
     gone = changes((0.0, 1, Change.CLOSE), (30.0, 1, Change.OPEN))
-    world = plain_world(2, 2, outages=gone, max_tenants=2)
+    world = worlds.plain_world(2, 2, outages=gone, max_tenants=2)
     trace = job_table([Job(1, 4, 5), Job(1, 2, 10)])
-    rules = replace(RULES, window=1)
+    rules = replace(worlds.RULES, window=1)
     run = [now for now in play(world, trace, rules, 0) if now.seen and not now.pressed]
     assert [int(np.round(2 ** (now.seen[0]["jobs"][0, 1] * 4))) for now in run] == [2, 4]
     assert [now.view.now_s for now in run] == [1.0, 30.0]
@@ -155,9 +142,9 @@ def test_forwards_lead_to_servers_of_the_right_type_only():
     topology = cluster(3, 1, servers_per_rack=1, types=("x", "y"))
     kinds = replace(topology, server_gpu_type=np.array([0, 0, 1]))
     physics = physics_of(kinds, compute_s=(1.0, 1.0))
-    world = world_of(kinds, 3, physics=physics, max_tenants=1)
+    world = worlds.world_of(kinds, 3, physics=physics, max_tenants=1)
     trace = replace(job_table([Job(0, 1, 5, home=2)]), demands=asking(1, type_mask=1))
-    first = next(iter(play(world, trace, RULES, 0)))
+    first = next(iter(play(world, trace, worlds.RULES, 0)))
     assert not starts_of(first, 2).any()
     assert forwards_of(first, 2)[0].tolist() == [True, True, False]
 
@@ -167,10 +154,10 @@ def test_parts_of_a_gpu_share_up_to_the_whole_and_cost_by_their_part():
     topology = cluster(1, 1)
     physics = physics_of(topology, slowdown=((2.0,),))
     rules = rules_of(max_tenants=2, gpu_oversubscription=1)
-    world = replace(world_of(topology, 1, physics=physics), rules=rules)
+    world = replace(worlds.world_of(topology, 1, physics=physics), rules=rules)
     trace = job_table([Job(0, 1, 50), Job(5, 1, 9, 9.0), Job(5, 1, 10, 10.0)])
     trace = replace(trace, demands=asking(3, gpu_milli=np.array([400, 500, 700])))
-    now = next(now for now in play(world, trace, RULES, 0) if now.view.now_s == 5)
+    now = next(now for now in play(world, trace, worlds.RULES, 0) if now.view.now_s == 5)
     assert starts_of(now, 0)[:, 0].tolist() == [[False, True], [False, False], *[[False] * 2] * 2]
     row = now.seen[0]["pairs"][0, 0, 1]
     assert np.exp(row[3:5]).tolist() == pytest.approx([1.4, 1.5])  # beside 400; A beside 500
@@ -223,13 +210,13 @@ def parents_done_s(run: Any, job: int) -> float:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(most_partitions=3, most_jobs=20, life=True), st.booleans(), st.integers(0, 99))
 def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyone, seed):
-    rules = replace(RULES, window=5, only_placeable=False, patience_s=(1e9, 3.0)[seed % 2])
+    rules = replace(worlds.RULES, window=5, only_placeable=False, patience_s=(1e9, 3.0)[seed % 2])
     jobs = case.jobs
-    env = env_of(world_in(case), lambda _: jobs, everyone=everyone, scale_s=1.0, rules=rules)
+    env = worlds.env_of(world_in(case), lambda _: jobs, everyone=everyone, scale_s=1.0, rules=rules)
     rng = np.random.default_rng(seed)
     total = 0.0
     try:
-        for rewards, _ in rollout(env, lambda _, o: any_legal(rng, o), seed):
+        for rewards, _ in worlds.rollout(env, lambda _, o: worlds.any_legal(rng, o), seed):
             total += sum(rewards.values())
     except SimulationError as error:
         assert "forever" in str(error)
@@ -243,7 +230,7 @@ def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyo
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(most_partitions=3, most_jobs=14, life=True), st.integers(0, 99))
 def test_every_start_that_is_legal_is_offered_and_accepted(case: Case, seed: int):
-    rules = replace(RULES, only_placeable=False)
+    rules = replace(worlds.RULES, only_placeable=False)
     try:
         for now in play(world_in(case), case.jobs, rules, seed):
             for agent, observation in now.seen.items():
@@ -273,12 +260,12 @@ def check_starts(now: Any, agent: int) -> None:
 
 def delay_s(env: SchedulingEnv) -> float:
     """Minus the sum of all rewards if everyone takes the first legal action."""
-    return -total_rewards(env, first_legal, 0)[0].sum()
+    return -worlds.total_rewards(env, worlds.first_legal, 0)[0].sum()
 
 
 def hand_env(trace: JobTable, outages: Outages = NO_OUTAGES) -> SchedulingEnv:
     """One GPU, no sharing, one agent that is paid -1 a second of delay."""
-    return env_of(plain_world(1, 1, outages=outages), lambda _: trace, scale_s=1.0)
+    return worlds.env_of(worlds.plain_world(1, 1, outages=outages), lambda _: trace, scale_s=1.0)
 
 
 def test_a_withdrawal_ends_the_delay():
@@ -314,7 +301,9 @@ def test_an_episode_in_which_nobody_chooses_ends_at_its_first_step_or_is_passed_
     observations, _ = env.reset(seed=0)
     assert observations["agent_0"]["action_mask"].nonzero()[0].tolist() == [env.layout.wait]
     assert env.step({"agent_0": env.layout.wait})[2] == {"agent_0": True}
-    tables = iter([gone, gone, RandomJobs(3, 1, 1, 10.0)(0)])
-    world = world_of(cluster(1, 1), 1, max_tenants=1)
-    wrapped = RllibSchedulingEnv(env_of(world, lambda _: next(tables)), seed=0, first_cut_frac=1.0)
+    tables = iter([gone, gone, worlds.RandomJobs(3, 1, 1, 10.0)(0)])
+    world = worlds.world_of(cluster(1, 1), 1, max_tenants=1)
+    wrapped = RllibSchedulingEnv(
+        worlds.env_of(world, lambda _: next(tables)), seed=0, first_cut_frac=1.0
+    )
     assert set(wrapped.reset()[0]) == {"agent_0"}

@@ -14,17 +14,10 @@ from marl.policy.from_torch import net_of
 from marl.policy.linear_prior import LinearPrior
 from marl.policy.network import best_action
 from marl.policy.pair_score import stack
+from sim.scoring import scores
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.room import count_usable, fill_outwards
-from sim.scoring.scores import (
-    LEAST_DUE,
-    Scoring,
-    forward_score,
-    start_score,
-    weigh_job,
-    weigh_partition,
-)
 from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight, SuspendWeight
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
 from sim.scoring.window import choose_window, look_at_window, refresh
@@ -47,7 +40,7 @@ LAYERED = ScoreWeights(
 )  # fmt: skip
 
 
-def scoring_of(now: Round, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN) -> Scoring:
+def scoring_of(now: Round, rest: Rest = NO_REST, weights: ScoreWeights = PLAIN) -> scores.Scoring:
     scoring = LinearScore(
         window=4, patience_s=1e9, use_durations=True, weights=weights.as_mapping(),
         weights_file=None, **rest,
@@ -70,20 +63,20 @@ def compare(now: Round, agent: int, rest: Rest, weights: ScoreWeights) -> tuple[
     with torch.no_grad():
         starts, forwards = (x[0].numpy() for x in prior(weights)(stack([now.seen[agent]]))[:2])
     legal = np.argwhere(starts_of(now, agent))
-    weigh_partition(scoring, agent)
+    scores.weigh_partition(scoring, agent)
     choose_window(scratch, agent)
     look_at_window(scratch, agent)
     for row, server, mode in legal.tolist():
         job, here = window[row], scratch.here[0]
         count_usable(scratch, job, agent)
-        weigh_job(scoring, job)
+        scores.weigh_job(scoring, job)
         here["server"], here["shared"] = now.servers(agent)[server], mode
         assert fill_outwards(scratch, job, agent)
-        score = start_score(scoring, job, agent)
+        score = scores.start_score(scoring, job, agent)
         assert starts[row, server, mode] == pytest.approx(score, rel=1e-4, abs=1e-4)
     sends = np.argwhere(forwards_of(now, agent))
     for row, target in sends.tolist():
-        score = forward_score(scoring, row, agent, target)
+        score = scores.forward_score(scoring, row, agent, target)
         assert forwards[row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)
     return len(legal), len(sends)
 
@@ -116,18 +109,18 @@ def test_the_prior_scores_as_the_linear_score(partitions, rest, max_forwards, si
     assert (sends > 30) == (partitions > 1)
 
 
-def effects_of_starts(scoring: Scoring, job: int, target: int) -> list[float]:
+def effects_of_starts(scoring: scores.Scoring, job: int, target: int) -> list[float]:
     """Prolongs and fragments of the best start of `job` on one server of `target`."""
     scratch = scoring.scratch
-    weigh_partition(scoring, target)
+    scores.weigh_partition(scoring, target)
     count_usable(scratch, job, target)
-    weigh_job(scoring, job)
+    scores.weigh_job(scoring, job)
     part, here, found = scratch.state.partition[target], scratch.here[0], []
     for server in scratch.state.own[part["first_own"] : part["last_own"]]:
         here["server"], here["shared"] = server, 0
         if scratch.server[server]["alone"] >= scratch.job[job]["gang"]:
             assert fill_outwards(scratch, job, target)
-            start_score(scoring, job, target)
+            scores.start_score(scoring, job, target)
             found.append(scoring.start_x[[StartWeight.PROLONGS, StartWeight.FRAGMENTS]].tolist())
     return min(found, key=lambda x: x[0] + FRAGMENTS_WORTH * x[1])
 
@@ -142,7 +135,7 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
                 for row, target in np.argwhere(forwards_of(now, agent)).tolist():
                     choose_window(scratch, agent)
                     look_at_window(scratch, agent)
-                    forward_score(scoring, row, agent, target)
+                    scores.forward_score(scoring, row, agent, target)
                     said = scoring.forward_x[SAID].tolist()
                     job = window[row]
                     if scratch.job[job]["gang"] <= scratch.partition[target]["largest"]:
@@ -164,7 +157,7 @@ def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
                 batch["jobs"][..., OfJob.OLD] = 1.0  # all are out of patience
                 due = module(batch)[0][0]
             compact = batch["pairs"][0, ..., OfPair.COMPACT] > 0
-            assert (due[..., 0][compact[..., 0]] >= LEAST_DUE).all()
+            assert (due[..., 0][compact[..., 0]] >= scores.LEAST_DUE).all()
             rest = ~compact
             rest[..., 1] = True  # sharing is never due
             assert torch.equal(due[rest], calm[rest])

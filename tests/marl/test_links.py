@@ -16,14 +16,7 @@ from gpuyard.training.session import policy_spec
 from marl.env.actions import MODES
 from marl.env.layout import NEEDS, Observation, inside_graph
 from marl.env.world import World, without_interference
-from marl.policy.build import (
-    ENCODERS,
-    PolicySpec,
-    build_policy,
-    encoder_name,
-    load_policy,
-    save_policy,
-)
+from marl.policy import build
 from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler
 from sim.decision import Decision, Start
@@ -124,13 +117,13 @@ def test_what_others_see_stays_bit_by_bit():
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_policy(tmp_path, loud_policy(SPEC, 0), SPEC, LINKED)
+    build.save_policy(tmp_path, loud_policy(SPEC, 0), SPEC, LINKED)
     return tmp_path
 
 
 @pytest.mark.parametrize("world", [world_of(described(), 2), mixed_world()], ids=["told", "untold"])
 def test_a_policy_that_reads_links_plays_from_its_file(folder: Path, world: World):
-    _, spec, rules = load_policy(folder, 2)
+    _, spec, rules = build.load_policy(folder, 2)
     assert (spec, rules) == (SPEC, LINKED)
     scheduler = MarlScheduler(checkpoint=str(folder))
     jobs = MIXED_JOBS(1)
@@ -285,7 +278,7 @@ def test_the_blind_still_forward_but_not_those_who_are_alone_or_have_no_hop(
 @pytest.mark.parametrize("critic", ["own", "shared"])
 def test_only_a_shared_critic_hears_of_others(critic: str):
     torch.manual_seed(0)
-    policy = build_policy(replace(SMALL, critic=critic), 2)
+    policy = build.build_policy(replace(SMALL, critic=critic), 2)
     seen = [first_seen(job_table(jobs)) for jobs in (OWN_JOBS, [*OWN_JOBS, *OTHERS])]
     with torch.no_grad():
         scores = policy(stack(seen))
@@ -305,11 +298,11 @@ def test_without_interference_neighbours_cost_nothing_and_memory_stays():
 def test_every_encoder_of_the_configuration_is_known_by_the_name_of_its_file():
     for path in (CONF / "encoder").glob("*.yaml"):
         told = yaml.safe_load(path.read_text())
-        name = encoder_name(told["_target_"])
+        name = build.encoder_name(told["_target_"])
         sizes = {key: value for key, value in told.items() if not key.startswith("_")}
-        spec = PolicySpec(**sizes, encoder=name, head_dim=4, prior_scale=0.0)
+        spec = build.PolicySpec(**sizes, encoder=name, head_dim=4, prior_scale=0.0)
         assert name == path.stem
-        assert build_policy(spec, 2).encoder.hidden_dim == told["hidden_dim"]
+        assert build.build_policy(spec, 2).encoder.hidden_dim == told["hidden_dim"]
 
 
 class Scaled(HierarchicalEncoder):
@@ -325,7 +318,7 @@ class Scaled(HierarchicalEncoder):
 def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, monkeypatch):
     target = f"{Scaled.__module__}.Scaled"
     monkeypatch.setitem(sys.modules, Scaled.__module__, sys.modules[__name__])
-    monkeypatch.setitem(ENCODERS, "scaled", target)
+    monkeypatch.setitem(build.ENCODERS, "scaled", target)
     sizes = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1}
     config = {
         "encoder": {"_target_": target, **sizes, "gain": 2.5},
@@ -333,9 +326,9 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
         "rules": {"suspends": False, "datacenter": False},
     }
     spec = policy_spec(config)
-    policy = build_policy(spec, 2)
-    save_policy(tmp_path, policy, spec, RULES)
-    loaded, again, _ = load_policy(tmp_path, 2)
+    policy = build.build_policy(spec, 2)
+    build.save_policy(tmp_path, policy, spec, RULES)
+    loaded, again, _ = build.load_policy(tmp_path, 2)
     assert again == spec and not spec.reads_links
     assert (loaded.encoder.gain, loaded.encoder.hidden_dim) == (2.5, 8)
     found = loaded.state_dict()

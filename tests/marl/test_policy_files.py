@@ -13,17 +13,7 @@ import pytest
 import torch
 
 from marl.env.layout import WORKER
-from marl.policy import policy_folder
-from marl.policy.build import (
-    ENCODERS,
-    PolicyFileError,
-    build_policy,
-    encoder_class,
-    encoder_name,
-    load_policy,
-    read_spec,
-    save_policy,
-)
+from marl.policy import build, policy_folder
 from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
 from marl.training.episodes import greedy
@@ -47,7 +37,7 @@ Weights = dict[str, torch.Tensor]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_policy(tmp_path / "policy", loud_policy(SMALL, 0), SMALL, RULES)
+    build.save_policy(tmp_path / "policy", loud_policy(SMALL, 0), SMALL, RULES)
     return tmp_path / "policy"
 
 
@@ -69,14 +59,14 @@ def same(one: Weights, other: Weights) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", build.ENCODERS)
 def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_path: Path):
-    found = encoder_class(name)
-    assert encoder_name(f"{found.__module__}.{found.__qualname__}") == name
+    found = build.encoder_class(name)
+    assert build.encoder_name(f"{found.__module__}.{found.__qualname__}") == name
     spec = replace(SMALL, encoder=name, critic="own")
-    policy = build_policy(spec, 2)
-    save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
-    loaded, again, _ = load_policy(tmp_path, 2)
+    policy = build.build_policy(spec, 2)
+    build.save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
+    loaded, again, _ = build.load_policy(tmp_path, 2)
     assert again == spec
     assert type(loaded.encoder) is found
     assert same(policy.state_dict(), loaded.state_dict())
@@ -84,8 +74,8 @@ def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_p
 
 def test_a_file_keeps_the_rules_and_one_of_before_has_what_there_was(folder: Path):
     rules = replace(RULES, granularity=WORKER, interval_s=30.0, rest_share=0.5, rest_most_s=60.0)
-    save_policy(folder, build_policy(SMALL, 1), SMALL, rules)
-    assert read_spec(folder) == (SMALL, rules)
+    build.save_policy(folder, build.build_policy(SMALL, 1), SMALL, rules)
+    assert build.read_spec(folder) == (SMALL, rules)
 
     def before(content: dict[str, Any]) -> None:
         for key in ("encoder", "inner_rounds", "critic"):
@@ -94,7 +84,7 @@ def test_a_file_keeps_the_rules_and_one_of_before_has_what_there_was(folder: Pat
             del content["rules"][key]
 
     described(folder, before)
-    spec, old = read_spec(folder)
+    spec, old = build.read_spec(folder)
     assert spec == SMALL
     assert (old.granularity, old.interval_s, old.rest_most_s) == ("gang", 0.0, None)
 
@@ -107,22 +97,22 @@ def test_columns_are_found_by_their_names(folder: Path):
     def name(content: dict[str, Any]) -> None:
         content["columns"]["OfGpu"] = content["columns"]["OfGpu"][:0:-1]
 
-    expected = load_policy(folder, 2)[0].state_dict()
+    expected = build.load_policy(folder, 2)[0].state_dict()
     weighed(folder, shuffle)
     described(folder, name)
     expected["encoder.gpu.weight"] = expected["encoder.gpu.weight"].clone()
     expected["encoder.gpu.weight"][:, 0] = 0.0
-    assert same(load_policy(folder, 2)[0].state_dict(), expected)
+    assert same(build.load_policy(folder, 2)[0].state_dict(), expected)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", build.ENCODERS)
 def test_every_encoder_finds_the_columns_of_servers_by_their_names(name: str, tmp_path: Path):
     spec = replace(SMALL, encoder=name)
-    policy = build_policy(spec, 2)
-    save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
+    policy = build.build_policy(spec, 2)
+    build.save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
     described(tmp_path, lambda content: content["columns"]["OfServer"].reverse())
     written = policy.state_dict()
-    found, count = load_policy(tmp_path, 2)[0].state_dict(), len(OfServer)
+    found, count = build.load_policy(tmp_path, 2)[0].state_dict(), len(OfServer)
     (key,) = (key for key in written if not torch.equal(found[key], written[key]))
     assert key.endswith(".own.weight")
     assert torch.equal(found[key][:, :count], written[key][:, :count].flip(-1))
@@ -133,7 +123,7 @@ def test_every_encoder_finds_the_columns_of_servers_by_their_names(name: str, tm
 @pytest.mark.parametrize("group", ["jobs", "pairs", "gpus", "context", "peers", "forwards"])
 def test_a_policy_of_before_a_column_plays_on(name: str, group: str, tmp_path: Path):
     """The last column of a group, and of the starts' weights, is taken out of a policy's file."""
-    there, spec, rules = load_policy(policy_folder(name), 2)
+    there, spec, rules = build.load_policy(policy_folder(name), 2)
     whole, cut = there.state_dict(), dict(there.state_dict())
     places = {
         "jobs": {"start.of_row": 14, "forward_to.of_row": 14, "query.0": 14,
@@ -155,15 +145,15 @@ def test_a_policy_of_before_a_column_plays_on(name: str, group: str, tmp_path: P
             cut[key] = whole[key][..., keep]
             expected[key] = whole[key].clone()
             expected[key][..., at] = 1.0 if key.endswith("scale") else 0.0
-    save_policy(tmp_path, there, spec, rules)
+    build.save_policy(tmp_path, there, spec, rules)
     described(tmp_path, lambda content: content.pop("columns"))  # files of before named none
     torch.save(cut, tmp_path / "policy.pt")
-    assert same(load_policy(tmp_path, 2)[0].state_dict(), expected)
+    assert same(build.load_policy(tmp_path, 2)[0].state_dict(), expected)
 
 
 def refused(folder: Path) -> str:
-    with pytest.raises(PolicyFileError) as caught:
-        load_policy(folder, 2)
+    with pytest.raises(build.PolicyFileError) as caught:
+        build.load_policy(folder, 2)
     return str(caught.value)
 
 
@@ -215,12 +205,14 @@ def test_another_format_is_told(folder: Path):
 
 
 def test_the_best_policy_of_a_run_is_meant_from_anywhere_in_it(tmp_path: Path):
-    with pytest.raises(PolicyFileError, match=r"nowhere.*policy\.json is not there"):
+    with pytest.raises(build.PolicyFileError, match=r"nowhere.*policy\.json is not there"):
         MarlScheduler(checkpoint=str(tmp_path / "nowhere"))
-    with pytest.raises(PolicyFileError, match=r"comes along: pretrained, pretrained_suspending"):
+    with pytest.raises(
+        build.PolicyFileError, match=r"comes along: pretrained, pretrained_suspending"
+    ):
         MarlScheduler(checkpoint="pretraind")
     run = tmp_path / "run"
-    save_policy(run / "policy", build_policy(SMALL, 2), SMALL, RULES)
+    build.save_policy(run / "policy", build.build_policy(SMALL, 2), SMALL, RULES)
     (run / "checkpoint" / "iteration_000001").mkdir(parents=True)
     for names in (".", "checkpoint", "checkpoint/iteration_000001", "policy/policy.pt"):
         assert f"did you mean {run / 'policy'}?" in refused(run / names)
@@ -236,7 +228,7 @@ def test_weights_that_are_missing_cut_off_no_numbers_or_of_another_size_are_name
         assert str(path) in refused(folder)
     path.unlink()
     assert str(path) in refused(folder)
-    torch.save(build_policy(replace(SMALL, head_dim=16), 2).state_dict(), path)
+    torch.save(build.build_policy(replace(SMALL, head_dim=16), 2).state_dict(), path)
     assert str(path) in refused(folder)
     path.write_bytes(whole)
     first = next(iter(torch.load(path, weights_only=True)))
@@ -255,8 +247,8 @@ class Bomb:
 
 
 def test_loading_runs_no_code(folder: Path, tmp_path: Path):
-    with pytest.raises(PolicyFileError, match=r"os\.system.*use encoder=hierarchical"):
-        encoder_name("os.system")
+    with pytest.raises(build.PolicyFileError, match=r"os\.system.*use encoder=hierarchical"):
+        build.encoder_name("os.system")
     sign = tmp_path / "ran"
     torch.save({"key.weight": Bomb(sign)}, folder / "policy.pt")
     refused(folder)
@@ -274,12 +266,12 @@ def deployed(folder: Path, seed: int, partitions: int = 2) -> Run:
 
 
 def test_a_saved_policy_decides_the_same(folder: Path, tmp_path: Path):
-    loaded, spec, rules = load_policy(folder, 2)
+    loaded, spec, rules = build.load_policy(folder, 2)
     assert (spec, rules) == (SMALL, RULES)
-    save_policy(tmp_path / "again", loaded, spec, rules)
+    build.save_policy(tmp_path / "again", loaded, spec, rules)
     runs = [deployed(place, 1) for place in (folder, folder, tmp_path / "again")]
     assert len({events(run) for run in runs}) == 1
-    save_policy(tmp_path / "other", loud_policy(SMALL, 5), SMALL, RULES)
+    build.save_policy(tmp_path / "other", loud_policy(SMALL, 5), SMALL, RULES)
     assert events(deployed(tmp_path / "other", 1)) != events(runs[0])
 
 
@@ -292,33 +284,22 @@ def test_one_set_of_weights_runs_on_any_number_of_agents(folder: Path, partition
     assert scheduler.name == "marl"
 
 
-def test_rules_travel_with_the_policy(tmp_path: Path):
-    rules = replace(RULES, window=2, only_placeable=False, sharing=False)
-    save_policy(tmp_path, loud_policy(SMALL, 0), SMALL, rules)
-    assert load_policy(tmp_path, 2)[2] == rules
-    run = deployed(tmp_path, 1)
-    held: dict[int, int] = {}
-    for kind, gpus in zip(run.log.kind.tolist(), run.log.gpus, strict=True):
-        for gpu in gpus.tolist():
-            held[gpu] = held.get(gpu, 0) + (1 if kind == 4 else -1)
-        assert all(count <= 1 for count in held.values())  # sharing was forbidden in training
-
-
 EVERY_TEN = replace(RULES, interval_s=10.0)
 
 
 @pytest.mark.parametrize(
     "rules",
-    [RULES, EVERY_TEN, replace(RULES, granularity=WORKER), replace(EVERY_TEN, granularity=WORKER)],
+    [RULES, EVERY_TEN, replace(RULES, granularity=WORKER),
+     replace(EVERY_TEN, granularity=WORKER, sharing=False)],
     ids=["events", "interval", "workers", "workers of an interval"],
-)
+)  # fmt: skip
 def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rules):
-    save_policy(tmp_path, loud_policy(SMALL, 1), SMALL, rules)
+    build.save_policy(tmp_path, loud_policy(SMALL, 1), SMALL, rules)
     scheduler = MarlScheduler(checkpoint=str(tmp_path))
     world, counts = mixed_world(2), (5, 40, 20)  # the runs end at different times
     windows = [replace(MIXED_JOBS, count=count)(seed) for seed, count in enumerate(counts)]
     together = scheduler.play_together([world.simulator(jobs) for jobs in windows], 0)
-    teacher = greedy(load_policy(tmp_path, 2)[0])
+    teacher = greedy(build.load_policy(tmp_path, 2)[0])
     for run, jobs in zip(together, windows, strict=True):
         assert events(run) == events(simulate(world.simulator(jobs), scheduler, 0, None))
         assert np.isfinite(run.finish_s).all()
@@ -334,7 +315,7 @@ def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rule
 @pytest.mark.parametrize("encoder", ["hierarchical", "flat"], ids=["compiled", "torch"])
 def test_acting_is_deciding_and_carrying_out(tmp_path: Path, encoder: str):
     spec, rules = replace(SMALL, encoder=encoder), replace(RULES, interval_s=100.0)
-    save_policy(tmp_path, loud_policy(spec, 1), spec, rules)
+    build.save_policy(tmp_path, loud_policy(spec, 1), spec, rules)
     jobs = RandomJobs(count=20, partitions=2, most_gpus=6, span_s=3000.0)(3)
     scheduler = MarlScheduler(checkpoint=str(tmp_path))
     decided = simulate(mixed_world(2).simulator(jobs), scheduler, 0, None, compiled=False)

@@ -6,21 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from marl.topdrl import env
 from marl.topdrl import network as images
-from marl.topdrl.env import (
-    CompactTeacher,
-    ImitationSpec,
-    behind_by,
-    discounted,
-    gathered,
-    imitate,
-    play_lessons,
-)
 from marl.topdrl.network import build_network, dueling, load_picker
 from tests.marl.topdrl_worlds import env_of, network_of, observation_of, york_world
 from tests.marl.trainings import Training, curve, wait_for
 
-SPEC = ImitationSpec(
+SPEC = env.ImitationSpec(
     episodes=8, epochs=30, minibatch=32, learning_rate=1e-2, least_speed=0.9, random_share=0.2,
     margin=0.1,
 )  # fmt: skip
@@ -101,20 +93,20 @@ def test_the_rule_starts_the_first_compact_job_or_holds_or_starts_the_fastest():
         [[0.5, 0.95, 0.9], [1.0, 0.5, 0.9], [0.5, 0.6, 1.0], [0.5, 0.6, 1]]
     )
     seen = {"action_mask": torch.tensor(mask).float(), "slots": slots}
-    assert CompactTeacher(0.9).act_on_batch(seen).tolist() == [1, 2, 3, 1]
+    assert env.CompactTeacher(0.9).act_on_batch(seen).tolist() == [1, 2, 3, 1]
     each = [{key: value[row].numpy() for key, value in seen.items()} for row in range(4)]
-    assert [CompactTeacher(0.9).act(one) for one in each] == [1, 2, 3, 1]
+    assert [env.CompactTeacher(0.9).act(one) for one in each] == [1, 2, 3, 1]
 
 
 def test_gains_are_discounted_and_go_on_after_a_cut():
-    assert discounted([1.0, 2.0], 0.5, True) == [2.0, 2.0]
-    assert discounted([1.0, 1.0], 0.5, False) == pytest.approx([2.0, 2.0])
+    assert env.discounted([1.0, 2.0], 0.5, True) == [2.0, 2.0]
+    assert env.discounted([1.0, 1.0], 0.5, False) == pytest.approx([2.0, 2.0])
 
 
 def test_the_margin_is_nothing_where_the_rule_leads():
     values = torch.tensor([[1.0, 0.0, -torch.inf], [1.0, 0.95, 0.0]])
-    assert behind_by(values, torch.tensor([0, 0]), 0.1).tolist() == pytest.approx([0.0, 0.05])
-    assert behind_by(values, torch.tensor([1, 1]), 0.1).tolist() == pytest.approx([1.1, 0.15])
+    assert env.behind_by(values, torch.tensor([0, 0]), 0.1).tolist() == pytest.approx([0.0, 0.05])
+    assert env.behind_by(values, torch.tensor([1, 1]), 0.1).tolist() == pytest.approx([1.1, 0.15])
 
 
 def test_imitation_comes_to_agree_with_the_rule():
@@ -122,8 +114,8 @@ def test_imitation_comes_to_agree_with_the_rule():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     network = build_network(replace(network_of(world), channels=4, hidden=16), observation_of())
-    lessons = gathered(list(play_lessons(env_of(world), SPEC, 0.9, 0)))
-    agreed = [share for _, share in imitate(network, lessons, SPEC, 0)]
+    lessons = env.gathered(list(env.play_lessons(env_of(world), SPEC, 0.9, 0)))
+    agreed = [share for _, share in env.imitate(network, lessons, SPEC, 0)]
     assert agreed[-1] > 0.85
     assert agreed[-1] > agreed[0]
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -169,15 +168,3 @@ def test_a_training_that_diverges_says_what_to_do(tmp_path: Path):
 def test_a_wrong_word_fails_before_any_work(tmp_path: Path, word: str, told: str):
     assert told in said(TRAINING.run(tmp_path / "run", word))
     assert not (tmp_path / "run" / "learning_curve.csv").exists()
-
-
-@pytest.mark.slow
-def test_a_truncated_checkpoint_is_refused(interrupted: Interrupted, tmp_path: Path):
-    broken = tmp_path / "broken" / "checkpoint"
-    shutil.copytree(interrupted.folder / "checkpoint", broken)
-    for path in broken.rglob("*.pkl"):
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    message = said(TRAINING.run(tmp_path / "run", f"resume={broken.parent}", "algo.iterations=9"))
-    assert f"resume={broken.parent}: none of its checkpoints is whole" in message
-    assert f"{broken}/iteration_" in message
-    assert "it was cut off or changed" in message

@@ -17,32 +17,23 @@ from marl.env.world import World
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.run import Run
+from tests.marl import worlds
 from tests.marl.playing import amid_gang
 from tests.marl.test_links import LINKED, described
-from tests.marl.worlds import (
-    MIXED_JOBS,
-    RULES,
-    RandomJobs,
-    any_legal,
-    env_of,
-    first_legal,
-    mixed_world,
-    plain_world,
-    total_rewards,
-    world_of,
-)
 from tests.sim.same_runs import assert_same
 from tests.sim.worlds import Job, job_table
 
-BUSY = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=1500.0)
+BUSY = worlds.RandomJobs(count=40, partitions=2, most_gpus=6, span_s=1500.0)
 KINDS_OF_RULES = {
-    "gangs": RULES, "workers": replace(RULES, granularity=WORKER),
-    "interval": replace(RULES, interval_s=200.0), "suspending": replace(RULES, suspends=True),
-    "patient": replace(RULES, patience_s=300.0, only_placeable=False, rest_share=0.2),
-}  # fmt: skip
+    "gangs": worlds.RULES,
+    "workers": replace(worlds.RULES, granularity=WORKER),
+    "interval": replace(worlds.RULES, interval_s=200.0),
+    "suspending": replace(worlds.RULES, suspends=True),
+    "patient": replace(worlds.RULES, patience_s=300.0, only_placeable=False, rest_share=0.2),
+}
 
 
-def turns_of(world: World, jobs: JobTable, rules: CodecRules = RULES) -> Turns:
+def turns_of(world: World, jobs: JobTable, rules: CodecRules = worlds.RULES) -> Turns:
     layout = layout_for(world.topology, world.partition_of_server, rules)
     turns = Turns(world.simulator(jobs), layout, rules, gathers=True)
     turns.next()
@@ -53,7 +44,7 @@ def play_on(turns: Turns, rng: np.random.Generator, most: float = np.inf) -> lis
     """Random legal turns; who acted, what it did, and what was gathered until the next turn."""
     told: list[Any] = []
     while len(told) < most and turns.agent >= 0:
-        agent, action = turns.agent, any_legal(rng, turns.seen())
+        agent, action = turns.agent, worlds.any_legal(rng, turns.seen())
         turns.act(action)
         turns.next()
         gathered = turns.take()
@@ -69,7 +60,7 @@ def ended(turns: Turns) -> Run:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_fork_without_a_changed_act_ends_as_the_run_does(rules: CodecRules, seed: int):
     rng = np.random.default_rng(seed)
-    turns = turns_of(mixed_world(), BUSY(seed), rules)
+    turns = turns_of(worlds.mixed_world(), BUSY(seed), rules)
     play_on(turns, rng, most=float(rng.integers(0, 50)))
     twin = turns.fork()
     seen = turns.seen()
@@ -84,7 +75,7 @@ def test_a_fork_without_a_changed_act_ends_as_the_run_does(rules: CodecRules, se
 
 
 def test_a_fork_with_a_changed_act_goes_another_way():
-    turns = turns_of(mixed_world(), BUSY(1))
+    turns = turns_of(worlds.mixed_world(), BUSY(1))
     play_on(turns, np.random.default_rng(1), most=20)
     twin, first = turns.fork(), np.flatnonzero(turns.seen()["action_mask"]).tolist()
     assert len(first) > 1
@@ -98,7 +89,7 @@ def test_a_fork_with_a_changed_act_goes_another_way():
 
 
 def test_a_fork_of_a_fork_amid_a_gang():
-    turns = turns_of(mixed_world(), BUSY(2), KINDS_OF_RULES["workers"])
+    turns = turns_of(worlds.mixed_world(), BUSY(2), KINDS_OF_RULES["workers"])
     rng = np.random.default_rng(3)
     while not amid_gang(turns.play):
         play_on(turns, rng, most=1)
@@ -113,25 +104,25 @@ def test_an_environment_can_be_forked_with_its_stream_of_episodes(everyone: bool
         rng, told = np.random.default_rng(0), []
         for _ in range(2):  # this episode and the next of the stream
             while env.agents:
-                chosen = {a: any_legal(rng, o) for a, o in observations.items()}
+                chosen = {a: worlds.any_legal(rng, o) for a, o in observations.items()}
                 observations, rewards, *_, infos = env.step(chosen)
                 told.append((chosen, rewards, infos))
             observations, _ = env.reset()
         return told
 
-    env = env_of(mixed_world(), BUSY, everyone=everyone)
+    env = worlds.env_of(worlds.mixed_world(), BUSY, everyone=everyone)
     rng = np.random.default_rng(4)
     observations, _ = env.reset(seed=4)
     for _ in range(25):
-        observations, *_ = env.step({a: any_legal(rng, o) for a, o in observations.items()})
+        observations, *_ = env.step({a: worlds.any_legal(rng, o) for a, o in observations.items()})
     twin = env.fork()
     assert repr(on(twin, observations)) == repr(on(env, observations))
 
 
 @pytest.mark.parametrize("links", [False, True])
 def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
-    world = world_of(described(), 2) if links else mixed_world()
-    rules = LINKED if links else RULES
+    world = worlds.world_of(described(), 2) if links else worlds.mixed_world()
+    rules = LINKED if links else worlds.RULES
     layout = layout_for(world.topology, world.partition_of_server, rules)
     jobs = [replace(BUSY, count=count)(count) for count in (3, 25, 12)]  # ends differ
     both = SideBySide.fresh([world.simulator(each) for each in jobs], layout, rules, gathers=True)
@@ -145,7 +136,7 @@ def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
             assert mine.keys() == other.keys()
             for key in mine:
                 np.testing.assert_array_equal(mine[key], other[key], key)
-            actions.append(any_legal(dice[n], mine))
+            actions.append(worlds.any_legal(dice[n], mine))
             play_on(alone[n], single[n], most=1)
         both.act(rows, np.array(actions))
     for run, other in zip(both.runs, alone, strict=True):
@@ -159,7 +150,7 @@ def play_out(branches: SideBySide) -> None:
 
 
 def test_branches_start_at_the_turn_and_part_by_their_acts():
-    turns = turns_of(mixed_world(), BUSY(7))
+    turns = turns_of(worlds.mixed_world(), BUSY(7))
     play_on(turns, np.random.default_rng(7), most=15)
     legal = np.flatnonzero(turns.seen()["action_mask"])
     branches = SideBySide.branches(turns, len(legal))
@@ -173,7 +164,7 @@ def test_branches_start_at_the_turn_and_part_by_their_acts():
 
 
 def test_branches_can_be_used_again_at_a_later_turn():
-    turns = turns_of(mixed_world(), BUSY(8))
+    turns = turns_of(worlds.mixed_world(), BUSY(8))
     rng = np.random.default_rng(8)
     branches = SideBySide.branches(turns, 2)
     for _ in range(4):
@@ -185,7 +176,7 @@ def test_branches_can_be_used_again_at_a_later_turn():
             play_out(each)
         for one, other in zip(branches.runs, fresh.runs, strict=True):
             assert_same(ended(one), ended(other))
-    elsewhere = turns_of(mixed_world(), replace(BUSY, count=7)(0))
+    elsewhere = turns_of(worlds.mixed_world(), replace(BUSY, count=7)(0))
     with pytest.raises(ValueError, match="cannot become"):
         elsewhere.become(turns)
 
@@ -193,7 +184,7 @@ def test_branches_can_be_used_again_at_a_later_turn():
 def test_many_turns_fill_the_log_many_times():
     """Each flush of the log falls where it may: the log is that of `Simulator`'s own loop."""
     jobs = replace(BUSY, count=300, span_s=9000.0)(0)
-    turns = turns_of(mixed_world(), jobs)
+    turns = turns_of(worlds.mixed_world(), jobs)
     flushed = []
     flush = turns.simulator.flush
     turns.simulator.flush = lambda: (flushed.append(1), flush())[1]  # type: ignore[method-assign]
@@ -237,7 +228,7 @@ def test_a_kind_that_a_rule_allows_is_whole_and_costs_no_number_without_it():
 
 
 def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
-    world, jobs = mixed_world(), BUSY(0)
+    world, jobs = worlds.mixed_world(), BUSY(0)
     turns, twin = turns_of(world, jobs), turns_of(world, jobs)
     both = SideBySide.branches(turns, 1)
     for wrong in (-1, 10**6, int(np.flatnonzero(turns.seen()["action_mask"] == 0)[0])):
@@ -250,26 +241,26 @@ def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
 
 
 def test_jobs_that_wait_for_ever_or_come_to_no_partition_are_told_of():
-    lost = turns_of(mixed_world(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
+    lost = turns_of(worlds.mixed_world(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
     with pytest.raises(SimulationError, match="wait forever"):
         play_on(lost, np.random.default_rng(0))
     with pytest.raises(SimulationError, match="arrives at partition 1, and there are 0 to 0; play"):
-        mixed_world(1).simulator(MIXED_JOBS(0))
+        worlds.mixed_world(1).simulator(worlds.MIXED_JOBS(0))
 
 
 def test_episodes_of_an_environment_are_the_runs_of_the_driver():
-    env = env_of(mixed_world(), MIXED_JOBS)
-    returns, _ = total_rewards(env, first_legal, 0)
-    turns = turns_of(mixed_world(), env.turns.simulator.jobs)
+    env = worlds.env_of(worlds.mixed_world(), worlds.MIXED_JOBS)
+    returns, _ = worlds.total_rewards(env, worlds.first_legal, 0)
+    turns = turns_of(worlds.mixed_world(), env.turns.simulator.jobs)
     while not turns.over:
-        turns.act(first_legal(0, turns.seen()))
+        turns.act(worlds.first_legal(0, turns.seen()))
         turns.next()
     delay_s = float(turns.take().delay_s.sum())
     assert returns.sum() == pytest.approx(-delay_s / 1000.0)
     assert_same(ended(turns), ended(env.turns))
 
 
-EVERY_TEN = replace(RULES, interval_s=10.0)
+EVERY_TEN = replace(worlds.RULES, interval_s=10.0)
 JOBS = [Job(0, 1, 14), Job(3, 1, 2), Job(4, 1, 5), Job(20, 1, 3)]
 
 
@@ -291,8 +282,8 @@ def test_an_event_waits_for_the_end_of_its_interval(interval_s: float, until_s: 
 
 def first_starts(rules: CodecRules) -> dict[str, float]:
     """When the jobs start and finish if agents take the first legal action on one server."""
-    env = env_of(plain_world(1, 2), lambda _: job_table(JOBS), rules=rules)
-    total_rewards(env, first_legal, 0)
+    env = worlds.env_of(worlds.plain_world(1, 2), lambda _: job_table(JOBS), rules=rules)
+    worlds.total_rewards(env, worlds.first_legal, 0)
     job = env.turns.simulator.state.job
     return {key: job[key].tolist() for key in ("first_start_s", "finish_s")}
 
@@ -305,7 +296,7 @@ def test_the_timeline_of_an_interval_clock():
     assert found["first_start_s"] == [0.0, 10.0, 20.0, 20.0]
     assert found["finish_s"] == [14.0, 12.0, 25.0, 23.0]
     # At every event: B 3-5, C 5-10, D 20-23.
-    assert first_starts(RULES)["first_start_s"] == [0.0, 3.0, 5.0, 20.0]
+    assert first_starts(worlds.RULES)["first_start_s"] == [0.0, 3.0, 5.0, 20.0]
 
 
 @pytest.mark.parametrize(
@@ -315,4 +306,4 @@ def test_the_timeline_of_an_interval_clock():
 )
 def test_a_rule_that_is_no_time_is_refused(key, value, told):
     with pytest.raises(ValueError, match=rf"{key} is .*{value}.*; it must be {told}"):
-        replace(RULES, **{key: value})
+        replace(worlds.RULES, **{key: value})

@@ -13,26 +13,18 @@ from marl.env.plays import Rounds
 from marl.env.world import World
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
+from tests.marl import worlds
 from tests.marl.playing import amid_gang, play, rounds_forked, rounds_of, tried
-from tests.marl.worlds import (
-    MIXED_JOBS,
-    RULES,
-    RandomJobs,
-    any_legal,
-    env_of,
-    mixed_world,
-    plain_world,
-)
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
-WORKERS = replace(RULES, granularity=WORKER)
+WORKERS = replace(worlds.RULES, granularity=WORKER)
 CASES = st.tuples(st.sampled_from([1, 2]), st.integers(0, 2**20), st.booleans())
 
 
 def case(partitions: int, seed: int, sharing: bool) -> tuple[World, JobTable, CodecRules]:
-    jobs = RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
+    jobs = worlds.RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
     rules = replace(WORKERS, window=3, sharing=sharing, patience_s=150.0)
-    return mixed_world(partitions), jobs, rules
+    return worlds.mixed_world(partitions), jobs, rules
 
 
 @settings(max_examples=12)
@@ -57,7 +49,7 @@ def test_whoever_begins_a_gang_completes_it_in_as_many_turns_as_it_has_workers(d
                 assert (legal < layout.starts).all()  # no wait, no forward
                 assert (legal // (layout.servers * MODES) == row).all()
                 assert (legal % MODES == mode).all()
-            action = any_legal(rng, observation)
+            action = worlds.any_legal(rng, observation)
             decision = rounds.decide(views.view(), {agent: action})
             begun, done = followed(begun, agent, action, decision, rounds)
             started += done
@@ -116,10 +108,10 @@ def test_all_that_gangs_can_reach_workers_can_reach_and_the_simulator_accepts_it
 
 def test_workers_can_be_spread_where_gangs_cannot():
     # Two servers of two GPUs. A gang of two goes to one of them, or one worker each.
-    world = plain_world(2, 2)
+    world = worlds.plain_world(2, 2)
     trace = job_table([Job(0, 2, 10)])
     found = {}
-    for rules in (RULES, WORKERS):
+    for rules in (worlds.RULES, WORKERS):
         simulator = world.simulator(trace)
         simulator.advance()
         rounds = rounds_of(world, rules)
@@ -132,8 +124,10 @@ def test_workers_can_be_spread_where_gangs_cannot():
 def test_a_pair_row_is_that_of_the_gang_completed_outwards():
     # Three servers of two GPUs: once a worker is on server 0, its row says one server if the next
     # goes there too, and two if it goes to another.
-    world = plain_world(3, 2, physics=physics_of(cluster(3, 2), server_s=[0.0, 0.0, 1.0, 2.0]))
-    env = env_of(world, lambda _: job_table([Job(0, 2, 10)]), rules=WORKERS)
+    world = worlds.plain_world(
+        3, 2, physics=physics_of(cluster(3, 2), server_s=[0.0, 0.0, 1.0, 2.0])
+    )
+    env = worlds.env_of(world, lambda _: job_table([Job(0, 2, 10)]), rules=WORKERS)
     observation = env.reset(seed=0)[0]["agent_0"]
     assert observation["pairs"][0, :3, 0, 6].tolist() == pytest.approx([1 / 8] * 3)
     observation = env.step({"agent_0": 0})[0]["agent_0"]
@@ -144,13 +138,13 @@ def test_a_pair_row_is_that_of_the_gang_completed_outwards():
 
 
 def test_nothing_is_earned_amid_a_gang():
-    env = env_of(mixed_world(), MIXED_JOBS, rules=WORKERS)
+    env = worlds.env_of(worlds.mixed_world(), worlds.MIXED_JOBS, rules=WORKERS)
     rng = np.random.default_rng(0)
     observations, _ = env.reset(seed=0)
     amid = 0
     while env.agents:
         ((agent, observation),) = observations.items()
-        action = any_legal(rng, observation)
+        action = worlds.any_legal(rng, observation)
         observations, rewards, *_ = env.step({agent: action})
         if amid_gang(env.turns.play):
             amid += 1

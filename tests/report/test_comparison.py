@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 from gpuyard.evaluation.compare import MOST_CURVES
 from gpuyard.pages.sections import MOST_CURVES as MOST_ON_PAGE
 from gpuyard.pages.sections import looks as page_looks
-from sim.files import (
-    ROLES,
-    ComparisonRow,
-    Labels,
-    ReportError,
-    check_distinct,
-    read_comparison_csv,
-    write_comparison_csv,
-)
+from sim import files
 from sim.report.arms import arm_rows
 from sim.report.comparison_report import sweep_markdown, sweep_of, write_comparison
 from sim.report.figures import colours_of, looks
@@ -39,11 +31,14 @@ def test_the_columns_are_the_labels_then_the_metrics_nan_where_a_row_lacks_one(
     tmp_path, make, metrics
 ):
     path = tmp_path / "comparison.csv"
-    write_comparison_csv(path, [ComparisonRow(make.labels(), metrics)])
+    files.write_comparison_csv(path, [files.ComparisonRow(make.labels(), metrics)])
     assert path.read_text().splitlines()[0].split(",") == [*COLUMNS.split(), *metrics]
-    rows = [ComparisonRow(make.labels("a"), {"x": 1}), ComparisonRow(make.labels("b"), {"y": 2.5})]
-    write_comparison_csv(path, rows)
-    first, second = read_comparison_csv(path)
+    rows = [
+        files.ComparisonRow(make.labels("a"), {"x": 1}),
+        files.ComparisonRow(make.labels("b"), {"y": 2.5}),
+    ]
+    files.write_comparison_csv(path, rows)
+    first, second = files.read_comparison_csv(path)
     assert (first.metrics["x"], second.metrics["y"]) == (1, 2.5)
     assert math.isnan(first.metrics["y"]) and math.isnan(second.metrics["x"])
 
@@ -57,23 +52,23 @@ def comparison_rows(draw):
     found = []
     for seed in range(draw(st.integers(1, 4))):
         name, load = draw(TEXT), draw(st.none() | st.floats(0, 2))
-        role = draw(st.sampled_from(ROLES))
-        labels = Labels(name, "t", 'a, "b"', load, 3, seed, 1, "none", "none", "off", role)
-        found.append(ComparisonRow(labels, {"jct_mean_s": draw(NUMBER), "n": draw(NUMBER)}))
+        role = draw(st.sampled_from(files.ROLES))
+        labels = files.Labels(name, "t", 'a, "b"', load, 3, seed, 1, "none", "none", "off", role)
+        found.append(files.ComparisonRow(labels, {"jct_mean_s": draw(NUMBER), "n": draw(NUMBER)}))
     return found
 
 
 @given(comparison_rows())
 def test_rows_read_back_equal(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("csv") / "comparison.csv"
-    write_comparison_csv(path, rows)
-    assert read_comparison_csv(path) == rows
+    files.write_comparison_csv(path, rows)
+    assert files.read_comparison_csv(path) == rows
 
 
 def test_the_same_result_twice_and_an_unknown_role_are_refused(make):
-    with pytest.raises(ReportError, match="two rows of scheduler fifo"):
-        check_distinct([make.row(jct_h=1), make.row(jct_h=2)])
-    with pytest.raises(ReportError, match="role is 'baseline'; use one of ours, composite"):
+    with pytest.raises(files.ReportError, match="two rows of scheduler fifo"):
+        files.check_distinct([make.row(jct_h=1), make.row(jct_h=2)])
+    with pytest.raises(files.ReportError, match="role is 'baseline'; use one of ours, composite"):
         make.labels(role="baseline")
 
 
@@ -90,12 +85,12 @@ def test_the_same_result_twice_and_an_unknown_role_are_refused(make):
 )
 def test_a_broken_file_is_named_with_its_line(tmp_path, make, old, new, words):
     path = tmp_path / "comparison.csv"
-    write_comparison_csv(path, [make.row()])
+    files.write_comparison_csv(path, [make.row()])
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
-    with pytest.raises(ReportError, match=words):
-        read_comparison_csv(path)
+    with pytest.raises(files.ReportError, match=words):
+        files.read_comparison_csv(path)
 
 
 def test_one_queue_on_fewer_windows_is_told_where_it_stands(tmp_path, make):
@@ -218,25 +213,25 @@ def test_random_windows_are_shown_as_ever(three_schedulers):
 @pytest.mark.parametrize("stretch", [1, None])
 def test_windows_cut_in_two_ways_are_not_mixed(make, stretch):
     rows = [make.row("a", window=0, stretch=0), make.row("a", window=1, stretch=1)]
-    with pytest.raises(ReportError, match=r"window 0 of synthetic .* cut otherwise"):
+    with pytest.raises(files.ReportError, match=r"window 0 of synthetic .* cut otherwise"):
         standings([*rows, make.row("b", window=0, stretch=stretch)], ours=None, confidence=0.95)
 
 
 def test_stretches_survive_the_file_and_its_report(tmp_path, make):
     rows = rows_of(make, [0, 1, 0], {0: 0.5, 1: 0.8})
     write_comparison(tmp_path, rows, ours="agents", confidence=0.95)
-    assert read_comparison_csv(tmp_path / "comparison.csv") == rows
+    assert files.read_comparison_csv(tmp_path / "comparison.csv") == rows
     assert "3 windows of 2 stretches" in (tmp_path / "comparison.md").read_text()
 
 
 def test_results_of_earlier_versions_have_no_stretch(tmp_path, make, record):
     path = tmp_path / "comparison.csv"
-    write_comparison_csv(path, [make.row()])
+    files.write_comparison_csv(path, [make.row()])
     header, line = path.read_text().splitlines()
     assert ",role,stretch," in header and ",composite,," in line
     header, line = header.replace(",stretch,", ","), line.replace(",composite,,", ",composite,")
     path.write_text(f"{header}\n{line}\n")
-    assert read_comparison_csv(path) == [make.row()]
+    assert files.read_comparison_csv(path) == [make.row()]
     write_record(tmp_path, record)
     kept = (tmp_path / "record.json").read_text()
     assert '"stretch": null' in kept

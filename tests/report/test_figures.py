@@ -10,18 +10,10 @@ from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
 from sim.files import MINUTES, ReportError
+from sim.report import figures
 from sim.report.figure_gpus import MOST_BARS, draw_bars, heatmap
 from sim.report.figure_gpus import gantt as draw_gantt
 from sim.report.figure_studies import learning_curve, read_learning_curve
-from sim.report.figures import (
-    GREY,
-    JOB_COLOURS,
-    jct_bars,
-    jct_cdf,
-    line_look,
-    new_figure,
-    utilisation_queue,
-)
 from sim.report.gpu_use import Tenancy, busy_frac_by_server
 from sim.report.standings import standings
 from sim.report.timeline import Timeline, timeline_of
@@ -53,7 +45,7 @@ def test_numbers_stand_only_where_they_fit():
         place=np.zeros(40, dtype=np.int64), tenants=np.ones(40, dtype=np.int64),
     )  # fmt: skip
     for height_in, numbers in ((0.2, set()), (1.5, {"7"}), (8.0, {"7", *map(str, range(10, 40))})):
-        axes = new_figure(4.0, height_in).subplots()
+        axes = figures.new_figure(4.0, height_in).subplots()
         axes.set_ylim(40, 0)
         draw_bars(axes, tenancy, (0.0, 60.0), 0.0, MINUTES)
         assert {text.get_text() for text in axes.texts} == numbers
@@ -65,10 +57,10 @@ def test_jobs_have_colours_where_they_are_few_and_large_and_long_runs_show_a_par
         ("few", 11, 1), ("small", 128, 16), ("large", 320, 40), ("long", 3 * MOST_BARS, 1),
     ):  # fmt: skip
         draw_gantt(queue_of_short_jobs(hand, count, servers), path=paths[name])
-    assert set(JOB_COLOURS[:11]) <= colours_in(paths["few"])
-    assert JOB_COLOURS[11] not in colours_in(paths["few"])
+    assert set(figures.JOB_COLOURS[:11]) <= colours_in(paths["few"])
+    assert figures.JOB_COLOURS[11] not in colours_in(paths["few"])
     assert imread(paths["large"]).shape[0] > imread(paths["small"]).shape[0]  # the second panel
-    assert len(colours_in(paths["large"])) > len(JOB_COLOURS)
+    assert len(colours_in(paths["large"])) > len(figures.JOB_COLOURS)
     assert paths["long"].stat().st_size > 10_000
 
 
@@ -86,7 +78,7 @@ def test_use_is_white_to_blue_and_servers_that_are_away_are_grey_and_hatched(han
     away = hand.build_run(jobs, 4, 2, 1, ((0.0, Kind.SERVER_DOWN, [6, 7]),))
     heatmap(away, path=tmp_path / "heat.png", at_s=None)
     blues = [to_hex(colormaps["Blues"](share)).upper() for share in (0.0, 0.5, 1.0)]
-    assert {*blues, GREY.upper()} <= colours_in(tmp_path / "heat.png")
+    assert {*blues, figures.GREY.upper()} <= colours_in(tmp_path / "heat.png")
     for name, events in (("up", ()), ("down", ((2.0, Kind.SERVER_DOWN, [2, 3]),))):
         draw_gantt(hand.build_run(jobs[:1], 2, 2, 1, events), path=tmp_path / f"{name}.png")
     assert "#F0F0F0" in colours_in(tmp_path / "down.png") - colours_in(tmp_path / "up.png")
@@ -128,12 +120,12 @@ def test_use_of_servers_in_bins(gantt):
 def test_every_scheduler_has_a_curve_of_its_colour_and_a_distribution_of_nothing_none(tmp_path):
     path, rng = tmp_path / "jct_cdf.png", np.random.default_rng(0)
     with pytest.raises(ReportError, match="stuck"):
-        jct_cdf({"stuck": np.empty(0)}, path=path)
+        figures.jct_cdf({"stuck": np.empty(0)}, path=path)
     assert not list(tmp_path.iterdir())
-    jct_cdf({f"s{at}": rng.lognormal(6 + at, 2, size=200) for at in range(3)}, path=path)
-    assert {line_look(place)["color"] for place in range(3)} <= colours_in(path)
-    jct_cdf({"s": np.zeros(3)}, path=path)
-    assert line_look(0)["color"] in colours_in(path)
+    figures.jct_cdf({f"s{at}": rng.lognormal(6 + at, 2, size=200) for at in range(3)}, path=path)
+    assert {figures.line_look(place)["color"] for place in range(3)} <= colours_in(path)
+    figures.jct_cdf({"s": np.zeros(3)}, path=path)
+    assert figures.line_look(0)["color"] in colours_in(path)
 
 
 def test_at_most_four_timelines_are_drawn(tmp_path, run):
@@ -142,12 +134,12 @@ def test_at_most_four_timelines_are_drawn(tmp_path, run):
         f"s{place}": Timeline(time_s, np.full(500, 0.1 * place + 0.1), np.full(500, place + 1.0))
         for place in range(6)
     }
-    utilisation_queue(lines, path=path)
+    figures.utilisation_queue(lines, path=path)
     drawn = colours_in(path)
-    assert {line_look(place)["color"] for place in range(4)} <= drawn
-    assert not {line_look(place)["color"] for place in (4, 5)} & drawn
-    utilisation_queue({"by_hand": timeline_of(run, bins=50)}, path=path)
-    assert line_look(0)["color"] in colours_in(path)
+    assert {figures.line_look(place)["color"] for place in range(4)} <= drawn
+    assert not {figures.line_look(place)["color"] for place in (4, 5)} & drawn
+    figures.utilisation_queue({"by_hand": timeline_of(run, bins=50)}, path=path)
+    assert figures.line_look(0)["color"] in colours_in(path)
 
 
 def curve_file(path, text):
@@ -165,8 +157,8 @@ def test_a_learning_curve_with_and_without_evaluations(tmp_path):
     both = read_learning_curve(curve_file(tmp_path / "b.csv", text))
     learning_curve(both, references_s={"sjf": 8000.0}, path=tmp_path / "b.png")
     assert imread(tmp_path / "b.png").shape[1] > imread(tmp_path / "a.png").shape[1]
-    assert line_look(1)["color"] in colours_in(tmp_path / "b.png")
-    assert line_look(1)["color"] not in colours_in(tmp_path / "a.png")
+    assert figures.line_look(1)["color"] in colours_in(tmp_path / "b.png")
+    assert figures.line_look(1)["color"] not in colours_in(tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +176,9 @@ def test_a_broken_learning_curve_names_its_line(tmp_path, text, words):
 
 def test_bars_have_one_panel_a_setting_and_the_colours_of_roles(tmp_path, make, three_schedulers):
     path = tmp_path / "jct_bars.png"
-    jct_bars(standings(three_schedulers, ours=None, confidence=0.95), path=path, confidence=0.95)
+    figures.jct_bars(
+        standings(three_schedulers, ours=None, confidence=0.95), path=path, confidence=0.95
+    )
     single = imread(path).shape
     assert {"#D55E00", "#0072B2"} <= colours_in(path)
     more = [
@@ -192,7 +186,7 @@ def test_bars_have_one_panel_a_setting_and_the_colours_of_roles(tmp_path, make, 
         for agents in (1, 2, 4)
         for name, jct_h in (("a", 1.0), ("b", 50.0), ("stuck", float("nan")))
     ]
-    jct_bars(standings(more, ours=None, confidence=0.95), path=path, confidence=0.95)
+    figures.jct_bars(standings(more, ours=None, confidence=0.95), path=path, confidence=0.95)
     assert imread(path).shape[0] > single[0] and imread(path).shape[1] > single[1]
 
 
@@ -200,7 +194,7 @@ def test_intervals_are_drawn_to_their_end_unless_far_away(tmp_path, make):
     def thickest(*hours):  # pixels of an interval's line above each other; an arrow has more
         rows = [make.row("a", jct_h, window=place) for place, jct_h in enumerate(hours)]
         path = tmp_path / "bars.png"
-        jct_bars(standings(rows, ours=None, confidence=0.95), path=path, confidence=0.95)
+        figures.jct_bars(standings(rows, ours=None, confidence=0.95), path=path, confidence=0.95)
         dark = np.all(np.abs(imread(path)[..., :3] * 255 - 0x22) < 1, axis=2)
         return dark.sum(axis=0).max()
 

@@ -11,14 +11,7 @@ import pytest
 from pytest import approx
 
 from sim.files import ReportError
-from sim.report.headline import (
-    headline_cells,
-    headline_csv,
-    routes_at_arrival,
-    summary_text,
-    whole_text,
-    write_headline,
-)
+from sim.report import headline
 from sim.report.job_times import (
     clustered_mean_interval,
     effective_count,
@@ -57,7 +50,7 @@ def results(make):
 
 
 def lines_of(results, picking, ours="marl"):
-    (cell,) = headline_cells(results, picking, ours=ours, parts=PARTS, confidence=0.95)
+    (cell,) = headline.headline_cells(results, picking, ours=ours, parts=PARTS, confidence=0.95)
     return {(line.against, line.picked_on): line for line in cell.lines}
 
 
@@ -104,7 +97,7 @@ def test_a_composition_can_be_ours_and_is_then_no_rival(make, results):
 def test_settings_with_other_numbers_of_agents_choose_on_their_own(make, results):
     more = rows_of(make, 0, {(LATE, "composite"): ((1.0, 1.0),)}, agents=8)
     more += [make.row("marl", 3.0, role="ours", agents=8, window=window) for window in (0, 1)]
-    two, eight = headline_cells(
+    two, eight = headline.headline_cells(
         [*results, *more], [], ours="marl", parts=PARTS, confidence=0.95
     )  # fmt: skip
     assert (two.setting[3], eight.setting[3]) == (2, 8)
@@ -133,29 +126,31 @@ def test_windows_of_one_stretch_are_no_independent_evidence(make):
         for name, found in hours.items()
         for window, jct_h in enumerate(found)
     ]  # fmt: skip
-    cells = headline_cells(rows, [], ours="marl", parts=PARTS, confidence=0.95)
+    cells = headline.headline_cells(rows, [], ours="marl", parts=PARTS, confidence=0.95)
     ratio = cells[0].lines[1].ratio
     assert ratio.centre == approx(8.0**-0.5)
     # A stretch drawn twice: 0.25 to 0.5; t over the four windows is wider, 0.354 / and x 1.89.
     assert (ratio.low, ratio.high) == (approx(0.18703, rel=1e-4), approx(0.66836, rel=1e-4))
-    short = summary_text(cells, confidence=0.95).settings[0][1][0]
+    short = headline.summary_text(cells, confidence=0.95).settings[0][1][0]
     assert short[1] == "4 of 2 stretches" and short[3] == "0.354 [0.187, 0.668] †"
-    table = list(csv.DictReader(io.StringIO(headline_csv(cells).decode())))
+    table = list(csv.DictReader(io.StringIO(headline.headline_csv(cells).decode())))
     assert [row["stretches"] for row in table] == ["2", "2"]
     assert float(table[1]["effective_windows"]) == approx(2.0)
 
 
 def test_ours_must_be_there(results):
     with pytest.raises(ReportError, match=r"ours is 'mral'; the schedulers here are marl, sjf"):
-        headline_cells(results, [], ours="mral", parts=PARTS, confidence=0.95)
+        headline.headline_cells(results, [], ours="mral", parts=PARTS, confidence=0.95)
 
 
 def test_the_files_say_the_same(make, results, tmp_path):
-    cells = headline_cells(results, rows_of(make, 1), ours="marl", parts=PARTS, confidence=0.95)
-    write_headline(tmp_path, cells, title="In full", confidence=0.95)
+    cells = headline.headline_cells(
+        results, rows_of(make, 1), ours="marl", parts=PARTS, confidence=0.95
+    )
+    headline.write_headline(tmp_path, cells, title="In full", confidence=0.95)
     text = (tmp_path / "headline.md").read_text()
     table = list(csv.DictReader(io.StringIO((tmp_path / "headline.csv").read_text())))
-    assert (tmp_path / "headline.csv").read_bytes() == headline_csv(cells)
+    assert (tmp_path / "headline.csv").read_bytes() == headline.headline_csv(cells)
     best = next(row for row in table if row["picked_on"] == "test")
     assert (best["against"], best["scheduler"], best["windows"]) == ("best composite", STEAL, "2")
     assert float(best["ratio"]) == approx(0.5**0.5)
@@ -163,7 +158,7 @@ def test_the_files_say_the_same(make, results, tmp_path):
     assert table[0]["against"] == "ours" and table[0]["ratio"] == ""
     assert float(table[0]["jct_p99_s"]) == approx(5 * 3 * 3600)
     assert text.startswith("# In full\n")
-    short = markdown(summary_text(cells, confidence=0.95))
+    short = markdown(headline.summary_text(cells, confidence=0.95))
     assert short in text
     assert "best composite [validation] | best composite [test]" in short
     assert short.count("leaf_spine, synthetic at load 0.9, 2 agents") == 1
@@ -179,13 +174,13 @@ def test_the_files_say_the_same(make, results, tmp_path):
     ],
 )
 def test_routing_is_read_from_the_name(make, scheduler, role, at_arrival):
-    assert routes_at_arrival(make.labels(scheduler, role=role)) == at_arrival
+    assert headline.routes_at_arrival(make.labels(scheduler, role=role)) == at_arrival
 
 
 def test_ratios_over_fewer_windows_are_told(results):
     rows = [row for row in results if row.labels.role in ("ours", "linear_score")][1:]
-    (cell,) = headline_cells(rows, [], ours="marl", parts=PARTS, confidence=0.95)
-    ((_, table),) = whole_text([cell], confidence=0.95).settings
+    (cell,) = headline.headline_cells(rows, [], ours="marl", parts=PARTS, confidence=0.95)
+    ((_, table),) = headline.whole_text([cell], confidence=0.95).settings
     assert [row[3] for row in table] == ["(ours)", "1.000 (1 pair)"]
 
 

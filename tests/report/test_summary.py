@@ -12,16 +12,8 @@ import gpuyard
 from gpuyard.api.running import Run as Played
 from sim.errors import SimulationError
 from sim.placers.by_room import FirstFit
+from sim.report import gpu_use
 from sim.report.balance import finish_time_rho
-from sim.report.gpu_use import (
-    attempts_of,
-    busy_frac_by_gpu,
-    down_frac_by_gpu,
-    fragmentation_metrics,
-    queue_by_partition,
-    unusable_free_over_time,
-    waits_of,
-)
 from sim.report.job_times import full_speed, log_ratios, mean_interval, spans, throughput
 from sim.report.summary import HEADLINE_KEYS, energy_metrics, summarise
 from sim.report.timeline import unusable_changes
@@ -182,7 +174,7 @@ def test_impossible_pairs_are_refused(ours, theirs, confidence, words):
 
 
 def test_attempts_of_the_gantt_chart(gantt):
-    attempts = attempts_of(gantt)
+    attempts = gpu_use.attempts_of(gantt)
     rows = zip(
         attempts.job.tolist(), attempts.number.tolist(), attempts.start_s, attempts.end_s,
         strict=True,
@@ -196,19 +188,21 @@ def test_attempts_of_the_gantt_chart(gantt):
 
 
 def test_an_attempt_that_the_run_cuts_off_is_open_and_one_of_no_time_is_one(hand, cut_off):
-    attempts = attempts_of(cut_off)
+    attempts = gpu_use.attempts_of(cut_off)
     assert attempts.end_s.tolist() == [30.0, 30.0]
     assert attempts.open.tolist() == [False, True]
     run = hand.build_run([hand.Job(3.0, 0.0, ((3.0, 3.0, [0]),))], 1, 1, 1)
-    attempts = attempts_of(run)
+    attempts = gpu_use.attempts_of(run)
     assert (attempts.start_s.tolist(), attempts.end_s.tolist()) == ([3.0], [3.0])
 
 
 def test_busy_time_of_each_gpu(gantt):
-    assert busy_frac_by_gpu(gantt, start_s=0.0, end_s=40.0) * 40 == pytest.approx([40, 30, 30, 25])
-    assert busy_frac_by_gpu(gantt, start_s=20.0, end_s=30.0) == pytest.approx([1, 0, 1, 1])
-    assert busy_frac_by_gpu(gantt, start_s=36.0, end_s=36.0).tolist() == [1, 1, 1, 0]
-    assert down_frac_by_gpu(gantt, start_s=0.0, end_s=40.0).tolist() == [0, 0, 0, 0]
+    assert gpu_use.busy_frac_by_gpu(gantt, start_s=0.0, end_s=40.0) * 40 == pytest.approx(
+        [40, 30, 30, 25]
+    )
+    assert gpu_use.busy_frac_by_gpu(gantt, start_s=20.0, end_s=30.0) == pytest.approx([1, 0, 1, 1])
+    assert gpu_use.busy_frac_by_gpu(gantt, start_s=36.0, end_s=36.0).tolist() == [1, 1, 1, 0]
+    assert gpu_use.down_frac_by_gpu(gantt, start_s=0.0, end_s=40.0).tolist() == [0, 0, 0, 0]
 
 
 def test_queues_of_partitions_follow_jobs_that_are_forwarded(hand):
@@ -220,7 +214,7 @@ def test_queues_of_partitions_follow_jobs_that_are_forwarded(hand):
     ]
     run = hand.build_run(jobs, servers=2, gpus_per_server=1, partitions=2)
     run.log.partition[np.flatnonzero((run.log.job == 1) & (run.log.time_s == 2.0))] = 0
-    first, second = queue_by_partition(run)
+    first, second = gpu_use.queue_by_partition(run)
     times = np.array([1.0, 3.0, 7.0, 10.0])
     assert first.at(times).tolist() == [0, 1, 0, 0]
     assert second.at(times).tolist() == [0, 0, 1, 0]
@@ -247,9 +241,9 @@ def scattered(hand):
 def test_free_gpus_on_servers_too_full_for_the_gangs_of_the_workload(scattered):
     # 0-10: 3 + 3 GPUs free, of no use to a gang of 4, which is 1/3 of the jobs: 2 of 6 in the mean;
     # 10-20: the second server is free and of use to all
-    steps = unusable_free_over_time(scattered, unusable_changes(scattered.log))
+    steps = gpu_use.unusable_free_over_time(scattered, unusable_changes(scattered.log))
     assert steps.at(np.array([0.0, 5.0, 10.0, 15.0, 20.0])) == pytest.approx([2, 2, 0, 0, 0])
-    metrics = fragmentation_metrics(scattered)
+    metrics = gpu_use.fragmentation_metrics(scattered)
     assert metrics["fragmented_free_frac"] == pytest.approx(2 * 10 / (6 * 10 + 4 * 10))
     # 0-10: 6 GPUs free, a gang of 4 waits
     assert metrics["gpu_idle_while_fitting_frac"] == pytest.approx(60 / (8 * 20))
@@ -266,7 +260,7 @@ def test_what_jobs_wait_for(hand):
     ]
     down = ((4.0, Kind.SERVER_DOWN, [4, 5, 6, 7]), (6.0, Kind.SERVER_UP, [4, 5, 6, 7]))
     run = hand.build_run(jobs, 2, 4, partitions=2, server_events=down)
-    waits = waits_of(run)
+    waits = gpu_use.waits_of(run)
     assert waits.job.tolist() == [0, 1, 2, 3, 3]
     assert waits.too_few_s == pytest.approx([0, 2, 8, 1, 1])
     assert waits.elsewhere_s == pytest.approx([0, 8, 12, 0, 0])
@@ -280,11 +274,13 @@ def test_gangs_larger_than_what_is_free_are_no_fragmentation_nor_gpus_that_are_d
         job(0.0, 10.0, ((10.0, 20.0, [0, 1, 2]),), gpus=3),
     ]
     run = hand.build_run(jobs, servers=1, gpus_per_server=4, partitions=1)
-    assert fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == 0.0
+    assert gpu_use.fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == 0.0
     jobs = [job(0.0, 10.0, ((0.0, 10.0, [0]),)), job(0.0, 5.0, ((10.0, 15.0, [0]),))]
     run = hand.build_run(jobs, 2, 2, 1, ((0.0, Kind.SERVER_DOWN, [2, 3]),))
     # one job of 1 GPU waits 0-10 while only GPU 1 is free
-    assert fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == pytest.approx(10 / 60)
+    assert gpu_use.fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == pytest.approx(
+        10 / 60
+    )
 
 
 @pytest.mark.parametrize(("gang", "unusable"), [(8, 3 / 2), (4, 3 / 2), (6, 0), (5, 0), (3, 0)])
@@ -299,7 +295,7 @@ def test_what_a_gang_leaves_on_its_last_server_decides(hand, gang, unusable):
         job(0.0, 10.0, ((10.0, 20.0, list(range(gang))),), gpus=gang),
     ]
     run = hand.build_run(jobs, servers=3, gpus_per_server=4, partitions=1)
-    steps = unusable_free_over_time(run, unusable_changes(run.log))
+    steps = gpu_use.unusable_free_over_time(run, unusable_changes(run.log))
     assert float(steps.at(np.array([5.0]))[0]) == pytest.approx(unusable)
 
 

@@ -87,17 +87,21 @@ def test_files_and_folds_together(done, new_rows):
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("words", "told"),
     [
-        ("folds=1", "folds is 1"),
-        ("data_dir=no.csv", "no.csv"),
-        ("models=[learnt]", "did you mean 'learned'"),
-        ("models=learned", "models is 'learned'; it must be a list like [a,b]"),
-        ("eval.rows=none.csv", "none.csv: no such file"),
+        ("fit_interference folds=1", "folds is 1"),
+        ("fit_interference data_dir=no.csv", "no.csv"),
+        ("fit_interference models=[learnt]", "did you mean 'learned'"),
+        ("fit_interference models=learned", "models is 'learned'; it must be a list like [a,b]"),
+        ("fit_interference eval.rows=none.csv", "none.csv: no such file"),
+        # Before any file is read.
+        ("judge_mixes data_dir=nowhere most_rows=abc", "'abc'; it must be a whole number from 1"),
+        ("judge_mixes data_dir=nowhere models=constant", "models is 'constant'"),
+        ("judge_mixes data_dir=nowhere models=[nope]", "no interference model 'nope'"),
     ],
 )
-def test_what_cannot_be_is_one_message(start, word, told):
-    start("fit_interference", word).failed_with(told)
+def test_what_cannot_be_is_one_message(start, words, told):
+    start(*words.split()).failed_with(told)
 
 
 @pytest.mark.slow
@@ -109,16 +113,3 @@ def test_models_know_more_of_mixes_than_their_size(done, real_data):
     whole = lines[(lines.data_set == "miso_mps") & (lines.tenants == "all")]
     mae = whole.set_index("model").mae
     assert mae["deep_set"] < mae["crowd"] < mae["constant"]
-
-
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("most_rows=abc", ("most_rows is 'abc'", "whole number from 1, or null")),
-        ("models=constant", ("models is 'constant'",)),
-        ("models=[constant,nope]", ("no interference model 'nope'",)),
-        ("models=[extra_trees]", ("'extra_trees'; it is a part of learned; use constant",)),
-    ],
-)
-def test_what_cannot_be_is_told_before_any_file_is_read(start, tmp_path, word, told):
-    start("judge_mixes", f"data_dir={tmp_path / 'nowhere'}", word).failed_with(*told)

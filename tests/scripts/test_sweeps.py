@@ -25,7 +25,7 @@ from tests.scripts.conftest import ROOT, call
 
 POINTS = ("scheduler=fifo,sjf", "seed=1,2")
 NAMES = [f"{at}_{name}_venus_like" for at, name in enumerate(("fifo", "fifo", "sjf", "sjf"))]
-POINTS = ("-m", "topology=small_leaf_spine", "workload.num_jobs=40")
+FEW_JOBS = ("-m", "topology=small_leaf_spine", "workload.num_jobs=40")
 
 
 def stamps(sweep: Path) -> dict[str, int]:
@@ -40,7 +40,7 @@ def finished(sweep: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def one_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept") / "sweep"
-    outcome = call("simulate", *POINTS, *POINTS, folder=folder, sweep=True)
+    outcome = call("simulate", *FEW_JOBS, *POINTS, folder=folder, sweep=True)
     assert outcome.status == 0, outcome.err
     return folder
 
@@ -60,7 +60,7 @@ def test_points_are_compared_in_the_order_of_the_grid(swept: Path):
 def test_m_may_stand_among_the_overrides_and_a_point_written_to_elsewhere_is_refused(
     tmp_path: Path, start: Callable
 ):
-    words = ("simulate", POINTS[1], "-m", POINTS[2], "scheduler=fifo", "seed=1")
+    words = ("simulate", FEW_JOBS[1], "-m", FEW_JOBS[2], "scheduler=fifo", "seed=1")
     (tmp_path / "sweep" / NAMES[0]).mkdir(parents=True)
     held = os.open(tmp_path / "sweep" / NAMES[0], os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -75,7 +75,7 @@ def test_only_what_is_not_finished_runs_again(swept: Path, done: Callable):
     before = stamps(swept)
     (swept / NAMES[2] / "finished.json").unlink()  # as if it had been cut off at its very end
     again = done(
-        "simulate", *POINTS, *POINTS, "hydra/launcher=joblib", "hydra.launcher.n_jobs=1",
+        "simulate", *FEW_JOBS, *POINTS, "hydra/launcher=joblib", "hydra.launcher.n_jobs=1",
         folder="sweep", sweep=True,
     )  # fmt: skip
     after = stamps(swept)
@@ -96,11 +96,13 @@ def test_pages_of_points_share_one_script(one_sweep: Path):
 
 def test_another_sweep_does_not_overwrite_what_is_finished(swept: Path, start: Callable):
     before = stamps(swept)
-    other = start("simulate", *POINTS, "scheduler=fifo,sjf", "seed=3,4", folder="sweep", sweep=True)
+    other = start(
+        "simulate", *FEW_JOBS, "scheduler=fifo,sjf", "seed=3,4", folder="sweep", sweep=True
+    )
     assert other.status == 1
     assert "sweep/0_fifo_venus_like holds a finished point of another configuration" in other.err
     assert "hydra.sweep.dir=DIR" in other.err
-    turned = start("simulate", *POINTS, "scheduler=las", "seed=1,2", folder="sweep", sweep=True)
+    turned = start("simulate", *FEW_JOBS, "scheduler=las", "seed=1,2", folder="sweep", sweep=True)
     assert turned.status == 1 and "0_fifo_venus_like holds a finished point" in turned.err
     assert stamps(swept) == before
 
@@ -108,9 +110,9 @@ def test_another_sweep_does_not_overwrite_what_is_finished(swept: Path, start: C
 @pytest.mark.usefixtures("swept")
 def test_a_run_of_its_own_in_a_points_folder_unmarks_it(done: Callable):
     """The mark belongs to the configuration beside it, not to the folder."""
-    own = done("simulate", *POINTS[1:], "scheduler=las", folder=f"sweep/{NAMES[0]}")
+    own = done("simulate", *FEW_JOBS[1:], "scheduler=las", folder=f"sweep/{NAMES[0]}")
     assert own.read("record.json")["scheduler"].startswith("las")
-    done("simulate", *POINTS, *POINTS, folder="sweep", sweep=True)
+    done("simulate", *FEW_JOBS, *POINTS, folder="sweep", sweep=True)
     assert own.read("record.json")["scheduler"].startswith("fifo")
 
 
@@ -131,7 +133,7 @@ def test_a_point_that_failed_is_tried_again(done: Callable, start: Callable, tra
 @pytest.mark.slow
 def test_a_killed_sweep_loses_only_the_points_in_flight(tmp_path: Path, done: Callable):
     sweep, seeds = tmp_path / "sweep", 8
-    words = ("simulate", *POINTS, f"seed=range({seeds})", "hydra/launcher=joblib",
+    words = ("simulate", *FEW_JOBS, f"seed=range({seeds})", "hydra/launcher=joblib",
              "hydra.launcher.n_jobs=1")  # fmt: skip
     running = subprocess.Popen(
         [sys.executable, "scripts/simulate.py", *words[1:], f"hydra.sweep.dir={sweep}"], cwd=ROOT,
@@ -154,7 +156,7 @@ def test_a_killed_sweep_loses_only_the_points_in_flight(tmp_path: Path, done: Ca
 @pytest.mark.slow
 def test_submitit_runs_the_points_and_skips_them_too(done: Callable):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
-    words = ("simulate", *POINTS, "seed=1,2", "hydra/launcher=submitit_local")
+    words = ("simulate", *FEW_JOBS, "seed=1,2", "hydra/launcher=submitit_local")
     first = done(*words, folder="sweep", sweep=True)
     assert finished(first.folder) == NAMES[:2]
     before = stamps(first.folder)
@@ -171,7 +173,7 @@ def compared(done: Callable, folder: Path, *words: str) -> tuple[list[str], str]
 @pytest.mark.slow
 def test_a_table_tells_what_was_swept_where_no_column_does(done: Callable):
     swept = done(
-        "simulate", *POINTS, "scheduler=sjf", "workload.max_gang=4,8", "seed=1,2",
+        "simulate", *FEW_JOBS, "scheduler=sjf", "workload.max_gang=4,8", "seed=1,2",
         folder="sweep", sweep=True,
     ).folder  # fmt: skip
     names = [f"sjf+consolidated [workload.max_gang={gang}]" for gang in (4, 4, 8, 8)]
@@ -187,7 +189,7 @@ def test_a_value_said_in_two_ways_is_one_setting(done: Callable, trace: Path):
     told = ((f"'{spaced}'",), (spaced, "placer=consolidated"), (trace,), (f"'{trace}'",))
     for at, (path, *default) in enumerate(told):
         words = ("workload=csv", f"workload.path={path}", f"seed={at % 2}", *default)
-        done("simulate", POINTS[1], "scheduler=sjf", *words, folder=f"all/{at}")
+        done("simulate", FEW_JOBS[1], "scheduler=sjf", *words, folder=f"all/{at}")
     names, text = compared(done, trace.parent / "all")
     assert names == [f"sjf+consolidated [workload.path={path}]"
                      for path in (trace, trace, spaced, spaced)]  # fmt: skip
@@ -200,7 +202,7 @@ def test_rules_of_one_name_are_no_seeds_of_each_other(done: Callable, tmp_path: 
             ("scheduler=las", "scheduler.quantum_gpu_s=1e6", "seed=1"),
             ("scheduler=fifo", "seed=1", "page=false"))  # fmt: skip
     for at, words in enumerate(told):
-        done("simulate", *POINTS[1:], *words, folder=f"all/{at}")
+        done("simulate", *FEW_JOBS[1:], *words, folder=f"all/{at}")
     las = [f"las+consolidated [scheduler.quantum_gpu_s={value}]" for value in ("100", "1e6")]
     assert compared(done, tmp_path / "all")[0] == ["fifo+consolidated"] * 2 + las
 
@@ -212,7 +214,7 @@ def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
             ("scheduler=las", "workload.window.end_s=2"))  # fmt: skip
     for at, words in enumerate(told):
         given = ("workload=csv", f"workload.path={trace}", "workload.strict=false", *words)
-        done("simulate", POINTS[1], *given, folder=f"all/{at}")
+        done("simulate", FEW_JOBS[1], *given, folder=f"all/{at}")
     _, text = compared(done, trace.parent / "all")
     assert "| scheduler | 2 | - |" in text
     assert "Not on all windows and seeds that others ran: sjf+consolidated (1 of 2)." in text
@@ -225,7 +227,11 @@ def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_pat
     """The first record is of a version that had no such label."""
     for scheduler, part in (("sjf", "train"), ("fifo", "test")):
         done(
-            "simulate", *POINTS[1:], f"scheduler={scheduler}", f"part={part}", folder=f"all/{part}"
+            "simulate",
+            *FEW_JOBS[1:],
+            f"scheduler={scheduler}",
+            f"part={part}",
+            folder=f"all/{part}",
         )
     record = tmp_path / "all" / "train" / "record.json"
     told = json.loads(record.read_text())
@@ -244,7 +250,7 @@ def test_what_runs_assumed_of_durations_does_not_contradict_itself():
 
 def test_links_to_runs_are_runs_and_broken_files_are_named(done: Callable, tmp_path: Path):
     for scheduler in ("sjf", "fifo"):
-        done("simulate", *POINTS[1:], f"scheduler={scheduler}", folder=f"made/{scheduler}")
+        done("simulate", *FEW_JOBS[1:], f"scheduler={scheduler}", folder=f"made/{scheduler}")
     kept = tmp_path / "kept"
     shutil.copytree(tmp_path / "made" / "sjf", kept / "sjf")
     (kept / "fifo").symlink_to(tmp_path / "made" / "fifo", target_is_directory=True)

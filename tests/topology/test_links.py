@@ -14,16 +14,7 @@ from sim.errors import TopologyError
 from sim.topology.links import MOST_NODES, LinkGraph, link_graph
 from sim.topology.servers import ServerInside, inside_of
 from sim.topology.topology import NO_ISLAND, Inside, Topology
-from tests.topology.fabrics import (
-    FABRICS,
-    a_bcube,
-    a_fat_tree,
-    a_leaf_spine,
-    a_vl2,
-    check_links,
-    links_of,
-    slowest_gbps,
-)
+from tests.topology import fabrics
 
 
 def graph(**changes: object) -> LinkGraph:
@@ -42,11 +33,11 @@ def test_directed_links_go_up_and_down():
 
 
 def test_names_count_within_a_level():
-    links = links_of(a_leaf_spine(servers=4, per_rack=2, spines=2))
+    links = fabrics.links_of(fabrics.a_leaf_spine(servers=4, per_rack=2, spines=2))
     assert [links.node_name(node) for node in range(len(links.node_level))] == [
         "server 0", "server 1", "server 2", "server 3", "leaf 0", "leaf 1", "spine 0", "spine 1",
     ]  # fmt: skip
-    assert links_of(a_bcube(2, 1)).node_name(7) == "level-1 switch 1"
+    assert fabrics.links_of(fabrics.a_bcube(2, 1)).node_name(7) == "level-1 switch 1"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +71,7 @@ def nodes_of(links: LinkGraph, path: Iterable[int]) -> list[int]:
 
 
 def names(topology: Topology, a: int, b: int) -> list[str]:
-    links = links_of(topology)
+    links = fabrics.links_of(topology)
     return [links.node_name(node) for node in nodes_of(links, links.path(a, b).tolist())]
 
 
@@ -90,24 +81,24 @@ def names(topology: Topology, a: int, b: int) -> list[str]:
 def test_leaf_spine_by_hand():
     # rack 0: servers 0 1 2 on leaf 0; rack 1: servers 3 4 5 on leaf 1; one spine.
     # links 0..5: server s - its leaf; 6: leaf 0 - spine; 7: leaf 1 - spine
-    topology = a_leaf_spine(servers=6, per_rack=3, spines=1)
-    assert links_of(topology).path(0, 2).tolist() == [2 * 0, 2 * 2 + 1]
-    assert links_of(topology).path(1, 5).tolist() == [2 * 1, 2 * 6, 2 * 7 + 1, 2 * 5 + 1]
-    assert links_of(topology).path(4, 4).tolist() == []
+    topology = fabrics.a_leaf_spine(servers=6, per_rack=3, spines=1)
+    assert fabrics.links_of(topology).path(0, 2).tolist() == [2 * 0, 2 * 2 + 1]
+    assert fabrics.links_of(topology).path(1, 5).tolist() == [2 * 1, 2 * 6, 2 * 7 + 1, 2 * 5 + 1]
+    assert fabrics.links_of(topology).path(4, 4).tolist() == []
     assert names(topology, 1, 5) == ["server 1", "leaf 0", "spine 0", "leaf 1", "server 5"]
 
 
 def test_leaf_spine_capacities_by_hand():
     # Rack of 4 at 10 Gbps, oversubscribed 2: 20 Gbps up over 2 spines; the last rack holds 1.
-    topology = a_leaf_spine(servers=5, per_rack=4, spines=2)
-    assert links_of(topology).link_gbps.tolist() == [10.0] * 5 + [10.0, 10.0, 2.5, 2.5]
+    topology = fabrics.a_leaf_spine(servers=5, per_rack=4, spines=2)
+    assert fabrics.links_of(topology).link_gbps.tolist() == [10.0] * 5 + [10.0, 10.0, 2.5, 2.5]
     assert topology.uplink_gbps.tolist() == [20.0, 5.0]
 
 
 def test_fat_tree_by_hand():
     # k = 4: edges 0 1 and aggregations 0 1 in pod 0 (servers 0-3), 2 3 in pod 1 (servers 4-7), ...
     # aggregation 0 of each pod leads to cores 0 1, aggregation 1 to cores 2 3.
-    topology = a_fat_tree(4, None)
+    topology = fabrics.a_fat_tree(4, None)
     assert topology.num_servers == 16
     assert names(topology, 0, 1) == ["server 0", "edge 0", "server 1"]
     same_pod = names(topology, 0, 2)
@@ -123,7 +114,7 @@ def test_fat_tree_by_hand():
 def test_vl2_by_hand():
     # D_A = 4, D_I = 4: 4 racks, 4 aggregations, 2 intermediates.
     # racks 0 1 below aggregations 0 1; racks 2 3 below aggregations 2 3.
-    topology = a_vl2(4, 4, per_rack=2)
+    topology = fabrics.a_vl2(4, 4, per_rack=2)
     assert names(topology, 0, 1) == ["server 0", "rack 0", "server 1"]
     _, first, aggregation, second, _ = names(topology, 0, 3)
     assert (first, second) == ("rack 0", "rack 1")
@@ -135,7 +126,7 @@ def test_vl2_by_hand():
 
 def test_bcube_by_hand():
     # BCube(4, 1): server 4 * a1 + a0; port 0: level-0 switch a1; port 1: level-1 switch a0
-    topology = a_bcube(4, 1)
+    topology = fabrics.a_bcube(4, 1)
     assert names(topology, 4 * 2 + 1, 4 * 2 + 3) == ["server 9", "level-0 switch 2", "server 11"]
     assert names(topology, 4 * 0 + 1, 4 * 3 + 1) == ["server 1", "level-1 switch 1", "server 13"]
     both = names(topology, 4 * 0 + 1, 4 * 3 + 2)
@@ -157,7 +148,7 @@ def joined(servers: int, switches: int, links: list[tuple[int, int]]) -> LinkGra
 def test_a_ring_of_servers_by_hand():
     # Servers 0 to 5; link s leads from server s to the next. Across, both ways are as long.
     ring = joined(6, 0, [(s, (s + 1) % 6) for s in range(6)])
-    check_links(ring)
+    fabrics.check_links(ring)
     assert ring.longest_route == 3
     assert ring.path(0, 2).tolist() == [2 * 0, 2 * 1]
     assert ring.path(1, 5).tolist() == [2 * 0 + 1, 2 * 5 + 1]
@@ -180,14 +171,14 @@ def test_servers_that_nothing_joins_and_too_many_nodes_are_refused():
 # In general -----------------------------------------------------------------------------------
 
 
-@given(FABRICS, st.data())
+@given(fabrics.FABRICS, st.data())
 def test_a_route_is_a_path_over_the_lowest_common_switch_and_its_mirror_leads_back(
     topology: Topology, data: st.DataObject
 ):
     """And servers of one rack meet at the rack's switch."""
     server = st.integers(0, topology.num_servers - 1)
     a, b = data.draw(server), data.draw(server)
-    links = links_of(topology)
+    links = fabrics.links_of(topology)
     path = links.path(a, b).tolist()
     assert len(path) <= links.longest_route
     if a == b:
@@ -245,7 +236,7 @@ def shortest(links: LinkGraph, a: int, b: int) -> int:
 
 def tops(topology: Topology, pairs: Iterable[tuple[int, int]]) -> list[int]:
     """Highest node of the route of each pair."""
-    links = links_of(topology)
+    links = fabrics.links_of(topology)
     visits = (nodes_of(links, links.path(a, b).tolist()) for a, b in pairs)
     return [max(visited, key=lambda node: links.node_level[node]) for visited in visits]
 
@@ -253,9 +244,9 @@ def tops(topology: Topology, pairs: Iterable[tuple[int, int]]) -> list[int]:
 @pytest.mark.parametrize(
     ("build", "ways"),
     [
-        (lambda: a_leaf_spine(servers=64, per_rack=32, spines=8), 8),
-        (lambda: a_fat_tree(8, None), 16),
-        (lambda: a_vl2(8, 6, per_rack=6), 4),
+        (lambda: fabrics.a_leaf_spine(servers=64, per_rack=32, spines=8), 8),
+        (lambda: fabrics.a_fat_tree(8, None), 16),
+        (lambda: fabrics.a_vl2(8, 6, per_rack=6), 4),
     ],
 )
 def test_routes_spread_over_the_equal_ways(build: Callable[[], Topology], ways: int):
@@ -263,9 +254,9 @@ def test_routes_spread_over_the_equal_ways(build: Callable[[], Topology], ways: 
     topology = build()
     half = topology.num_servers // 2
     pairs = [(a, b) for a in range(half) for b in range(half, 2 * half)]
-    top = int(links_of(topology).node_level.max())
+    top = int(fabrics.links_of(topology).node_level.max())
     met = np.array(tops(topology, pairs))
-    met = met[links_of(topology).node_level[met] == top]
+    met = met[fabrics.links_of(topology).node_level[met] == top]
     share = np.unique(met, return_counts=True)[1]
     assert len(share) == ways
     mean = len(met) / ways
@@ -274,8 +265,8 @@ def test_routes_spread_over_the_equal_ways(build: Callable[[], Topology], ways: 
 
 def test_bcube_relays_differ_from_pair_to_pair():
     """Half of the two-digit pairs should fix the low digit first."""
-    topology = a_bcube(8, 1)
-    links = links_of(topology)
+    topology = fabrics.a_bcube(8, 1)
+    links = fabrics.links_of(topology)
     pairs = [(a, b) for a in range(64) for b in range(a) if a % 8 != b % 8 and a // 8 != b // 8]
     first_level = [
         links.node_level[nodes_of(links, links.path(a, b).tolist())[1]] for a, b in pairs
@@ -285,7 +276,7 @@ def test_bcube_relays_differ_from_pair_to_pair():
 
 def test_routes_never_change():
     """Golden: another hash would move every published figure of a shared network."""
-    topology = a_leaf_spine(servers=32, per_rack=4, spines=4)
+    topology = fabrics.a_leaf_spine(servers=32, per_rack=4, spines=4)
     first_spine = 32 + 8
     met = [top - first_spine for top in tops(topology, [(0, b) for b in range(4, 16)])]
     assert met == [2, 2, 0, 3, 2, 2, 3, 0, 2, 3, 2, 2]
@@ -325,7 +316,7 @@ def test_gpus_are_dealt_evenly_in_order():
     ],
 )
 def test_the_slowest_hop_by_hand(server: int, gpus: list[int], gbps: float):
-    assert slowest_gbps(INSIDE, server, np.array(gpus, dtype=np.int64)) == gbps
+    assert fabrics.slowest_gbps(INSIDE, server, np.array(gpus, dtype=np.int64)) == gbps
 
 
 one_inside = st.builds(
@@ -341,8 +332,8 @@ one_inside = st.builds(
 def test_all_gpus_are_as_slow_as_the_slowest_pair_and_parts_are_even(one: ServerInside, gpus: int):
     """And a switch belongs to one socket."""
     inside = inside_of([one], np.array([0]), np.array([gpus]))
-    pairs = [slowest_gbps(inside, 0, np.array(p)) for p in combinations(range(gpus), 2)]
-    slowest = slowest_gbps(inside, 0, np.arange(gpus))
+    pairs = [fabrics.slowest_gbps(inside, 0, np.array(p)) for p in combinations(range(gpus), 2)]
+    slowest = fabrics.slowest_gbps(inside, 0, np.arange(gpus))
     assert slowest == min(pairs, default=math.inf)
     if gpus > 1:
         assert one.all_gpus_gbps(gpus) == slowest

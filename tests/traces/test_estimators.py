@@ -10,19 +10,7 @@ from hypothesis import strategies as st
 
 from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
-from sim.traces.estimators import (
-    NAMES,
-    GroupMedian,
-    LastOfGroup,
-    LimitEstimator,
-    NoEstimator,
-    NoisyEstimator,
-    OracleEstimator,
-    RunningMedian,
-    group_keys,
-    past_of,
-    recurrence_features,
-)
+from sim.traces import estimators
 from sim.traces.trace import Trace
 from tests.traces.trace_samples import trace_of
 
@@ -46,35 +34,35 @@ USERS = "aaaaabb"
 def test_the_last_run_to_finish_counts():
     trace = trace_of(SUBMIT_S, DURATION_S, group=GROUPS, user=USERS)
     # 0, 1: nobody has finished. 4: user a's median of 5, 10, 20, 60. 5: b has none, all have.
-    assert estimated(LastOfGroup(prior_s=600.0), trace) == [600, 600, 10, 20, 15, 15, 60]
+    assert estimated(estimators.LastOfGroup(prior_s=600.0), trace) == [600, 600, 10, 20, 15, 15, 60]
 
 
 def test_the_median_of_all_runs():
     trace = trace_of(SUBMIT_S, DURATION_S, group=GROUPS, user=USERS)
     # Job 3 finishes at 30, so job 6 knows 10, 20, 60 and 5.
-    assert estimated(GroupMedian(prior_s=600.0), trace) == [600, 600, 10, 15, 15, 15, 15]
+    assert estimated(estimators.GroupMedian(prior_s=600.0), trace) == [600, 600, 10, 15, 15, 15, 15]
 
 
 def test_a_run_that_finishes_at_the_submission_is_not_known_yet():
     trace = trace_of([0, 10, 10.5], [10, 0, 4], group="ggg")
-    assert estimated(LastOfGroup(prior_s=1.0), trace) == [1, 1, 0]
+    assert estimated(estimators.LastOfGroup(prior_s=1.0), trace) == [1, 1, 0]
 
 
 def test_without_groups_owner_and_gang_stand_in():
     plain = {"submit_s": range(4), "duration_s": [1] * 4, "num_gpus": [1, 1, 2, 1]}
-    assert group_keys(trace_of(**plain, group="abca")).tolist() == [0, 1, 2, 0]
-    by_user = group_keys(trace_of(**plain, user="xxxy", vc="vvvv"))
+    assert estimators.group_keys(trace_of(**plain, group="abca")).tolist() == [0, 1, 2, 0]
+    by_user = estimators.group_keys(trace_of(**plain, user="xxxy", vc="vvvv"))
     assert [len({int(by_user[0]), int(by_user[j])}) for j in (1, 2, 3)] == [1, 2, 2]
-    by_vc = group_keys(trace_of(**plain, vc="vvvw"))
+    by_vc = estimators.group_keys(trace_of(**plain, vc="vvvw"))
     assert [len({int(by_vc[0]), int(by_vc[j])}) for j in (1, 2, 3)] == [1, 2, 2]
-    by_gang = group_keys(trace_of(**plain))
+    by_gang = estimators.group_keys(trace_of(**plain))
     assert [len({int(by_gang[0]), int(by_gang[j])}) for j in (1, 2, 3)] == [1, 2, 1]
 
 
 @settings(max_examples=30)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30))
 def test_the_running_median_is_the_median(values):
-    running = RunningMedian()
+    running = estimators.RunningMedian()
     for value in values:
         running.add(value)
     assert running.median == pytest.approx(np.median(values))
@@ -93,8 +81,8 @@ def random_trace(jobs: int, seed: int) -> Trace:
 
 
 ESTIMATORS = {
-    "last": LastOfGroup(prior_s=60.0),
-    "median": GroupMedian(prior_s=60.0),
+    "last": estimators.LastOfGroup(prior_s=60.0),
+    "median": estimators.GroupMedian(prior_s=60.0),
     "forest": RandomForestEstimator(**FOREST),
     "gittins": RandomForestEstimator(**{**FOREST, "gittins": True}),
 }
@@ -118,7 +106,7 @@ def test_what_finishes_later_changes_nothing(name: str):
 @pytest.mark.parametrize("name", ["last", "median", "forest"])
 def test_runs_of_known_groups_are_predicted_closely(name: str):
     trace = random_trace(400, 2)
-    seen = past_of(trace, group_keys(trace)).count > 0
+    seen = estimators.past_of(trace, estimators.group_keys(trace)).count > 0
     seen[:200] = False
     error = np.log(np.array(estimated(ESTIMATORS[name], trace)) / trace.duration_s)
     assert seen.sum() > 50
@@ -200,22 +188,22 @@ def test_means_and_work_a_completion_are_not_both_predicted():
 
 def test_features_are_those_named_and_finite():
     trace = random_trace(60, 4)
-    features = recurrence_features(trace, 100.0)
-    assert features.shape == (60, len(NAMES))
+    features = estimators.recurrence_features(trace, 100.0)
+    assert features.shape == (60, len(estimators.NAMES))
     assert np.isfinite(features).all()
-    at = dict(zip(NAMES, features.T, strict=True))
+    at = dict(zip(estimators.NAMES, features.T, strict=True))
     assert at["group_last"][0] == pytest.approx(np.log(100.0))
     assert at["gang"].tolist() == np.log(trace.num_gpus).tolist()
     assert set(at["weekday"]) <= set(range(7))
-    count = past_of(trace, group_keys(trace)).count
+    count = estimators.past_of(trace, estimators.group_keys(trace)).count
     assert np.expm1(at["group_count"]) == pytest.approx(count)
 
 
 NO_SPAN = (0.0, -1.0, float("nan"))
 BAD = [
-    *((NoisyEstimator, "sigma", value) for value in (-0.1, float("nan"), float("inf"))),
-    *((LimitEstimator, "unlimited_s", value) for value in (*NO_SPAN, True)),
-    *((kind, "prior_s", value) for kind in (LastOfGroup, GroupMedian)
+    *((estimators.NoisyEstimator, "sigma", value) for value in (-0.1, float("nan"), float("inf"))),
+    *((estimators.LimitEstimator, "unlimited_s", value) for value in (*NO_SPAN, True)),
+    *((kind, "prior_s", value) for kind in (estimators.LastOfGroup, estimators.GroupMedian)
       for value in (*NO_SPAN, float("inf"))),
     *((partial(RandomForestEstimator, **FOREST), key, value) for key, value in (
         ("trees", 0), ("min_leaf", 1.5), ("refit_jobs", 0), ("first_jobs", -1),
@@ -236,14 +224,14 @@ def made(jobs: int) -> Trace:
 
 def test_none_predicts_nothing_and_the_oracle_knows_and_changes_nothing() -> None:
     trace = made(3)
-    assert np.isnan(estimated(NoEstimator(), trace)).all()
-    estimate_s = OracleEstimator().estimate(trace, np.random.default_rng(0))
+    assert np.isnan(estimated(estimators.NoEstimator(), trace)).all()
+    estimate_s = estimators.OracleEstimator().estimate(trace, np.random.default_rng(0))
     estimate_s[:] = -1
     assert trace.duration_s.tolist() == [0.0, 500.0, 1000.0]
 
 
 def test_noise_is_log_normal_of_the_given_sigma_and_seeded() -> None:
-    trace, noisy = made(20_000), NoisyEstimator(sigma=1.0)
+    trace, noisy = made(20_000), estimators.NoisyEstimator(sigma=1.0)
     estimate_s = noisy.estimate(trace, np.random.default_rng(1))
     error = np.log(estimate_s[1:] / trace.duration_s[1:])
     assert error.mean() == pytest.approx(0.0, abs=0.03)
@@ -255,7 +243,7 @@ def test_noise_is_log_normal_of_the_given_sigma_and_seeded() -> None:
 def test_a_larger_sigma_scales_the_same_errors() -> None:
     trace = made(50)
     small, large = (
-        np.log(NoisyEstimator(sigma=sigma).estimate(trace, np.random.default_rng(2))[1:])
+        np.log(estimators.NoisyEstimator(sigma=sigma).estimate(trace, np.random.default_rng(2))[1:])
         - np.log(trace.duration_s[1:])
         for sigma in (0.5, 1.0)
     )
@@ -264,11 +252,11 @@ def test_a_larger_sigma_scales_the_same_errors() -> None:
 
 def test_limits_are_what_users_asked_for_and_the_longest_where_none_did() -> None:
     trace = replace(made(3), limit_s=np.array([60.0, np.inf, 3600.0]))
-    assert estimated(LimitEstimator(unlimited_s=None), trace) == [60, 3600, 3600]
-    assert estimated(LimitEstimator(unlimited_s=9e4), trace) == [60, 9e4, 3600]
+    assert estimated(estimators.LimitEstimator(unlimited_s=None), trace) == [60, 3600, 3600]
+    assert estimated(estimators.LimitEstimator(unlimited_s=9e4), trace) == [60, 9e4, 3600]
 
 
 @pytest.mark.parametrize("limit_s", [None, np.full(3, np.inf)])
 def test_a_trace_without_limits_is_refused(limit_s) -> None:
     with pytest.raises(TraceError, match=r"no job has a time limit.*choose another estimator"):
-        estimated(LimitEstimator(unlimited_s=None), replace(made(3), limit_s=limit_s))
+        estimated(estimators.LimitEstimator(unlimited_s=None), replace(made(3), limit_s=limit_s))

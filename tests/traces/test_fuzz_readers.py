@@ -136,6 +136,7 @@ def test_a_number_that_is_none_is_named_by_line_and_column(field, tmp_path: Path
         elif (name, title, value) != ("csv", "priority", "-7"):
             said = refused(name, tmp_path, content)
             assert f"line {line}, column '{title}': {value!r}" in said
+            assert "workload.strict=false" in said
             check_skipped(name, tmp_path, content, caplog)
 
 

@@ -12,22 +12,14 @@ from hypothesis import strategies as st
 from gpuyard.studies.generated_traces import shape
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED
+from sim.traces import processes
 from sim.traces.generator import generate
 from sim.traces.likeness import JobSample, alike_shares, count_correlations
-from sim.traces.processes import (
-    Clumps,
-    DayNoise,
-    DurationMixture,
-    OutcomeMix,
-    Recurrence,
-    draw_roots,
-    spread_clumps,
-)
 from sim.traces.setting import window_streams
 from sim.traces.spec import DemandMix, WorkflowShape
 from tests.traces.trace_samples import STEADY, composed
 
-ALL = DurationMixture(up_to_gang=64, weights=[1.0], mu=[5.0], sigma=[1.0])
+ALL = processes.DurationMixture(up_to_gang=64, weights=[1.0], mu=[5.0], sigma=[1.0])
 SPEC = replace(
     STEADY, dispersion_r=0.8, noise_persistence=0.3, repeat_prob=0.1, repeat_sigma=0.1,
     durations=[ALL], longest_s=50_000.0,
@@ -126,8 +118,10 @@ def test_a_repeat_is_its_predecessor_again() -> None:
 
 
 def test_gangs_use_the_mixture_that_reaches_them() -> None:
-    short = DurationMixture(up_to_gang=1, weights=[1.0], mu=[2.0], sigma=[0.0])
-    long = DurationMixture(up_to_gang=64, weights=[0.5, 0.5], mu=[6.0, 8.0], sigma=[0.0, 0.0])
+    short = processes.DurationMixture(up_to_gang=1, weights=[1.0], mu=[2.0], sigma=[0.0])
+    long = processes.DurationMixture(
+        up_to_gang=64, weights=[0.5, 0.5], mu=[6.0, 8.0], sigma=[0.0, 0.0]
+    )
     trace = made(3_000, durations=[short, long], repeat_sigma=0.0)
     single = trace.num_gpus == 1
     assert set(trace.duration_s[single]) == {7.0}  # e^2
@@ -171,7 +165,7 @@ def test_a_wrong_parameter_is_named(change, words: str) -> None:
         replace(ALL if set(change) & {"mu", "weights", "sigma"} else SPEC, **change)
 
 
-AGAIN = Recurrence(again_prob=0.8, gang_again_prob=0.4, memory_jobs=50, sigma=0.05)
+AGAIN = processes.Recurrence(again_prob=0.8, gang_again_prob=0.4, memory_jobs=50, sigma=0.05)
 DEMANDS = DemandMix(
     gpu_milli=[1000, 500, 250], gpu_milli_probs=[0.5, 0.3, 0.2], cores_ln_mu=1.8,
     cores_ln_sigma=0.6, mib_a_core_ln_mu=8.0, mib_a_core_ln_sigma=0.5, most_cores=64.0,
@@ -181,9 +175,9 @@ FLOWS = WorkflowShape(
     jobs=[1, 4, 20], job_probs=[0.3, 0.5, 0.2], source_prob=0.2, more_parents_prob=0.3,
     chain_prob=0.6, gang_slope=0.5, duration_sigma=0.0,
 )  # fmt: skip
-DAYS = DayNoise(dispersion_r=1.0, persistence=0.0)
-CLUMPS = Clumps(prob=0.6, mean_gap_s=5.0)
-OUTCOMES = OutcomeMix(
+DAYS = processes.DayNoise(dispersion_r=1.0, persistence=0.0)
+CLUMPS = processes.Clumps(prob=0.6, mean_gap_s=5.0)
+OUTCOMES = processes.OutcomeMix(
     failed_ln_odds=-1.0, failed_slope=0.0, cancelled_ln_odds=-1.0, cancelled_slope=0.5
 )
 
@@ -228,15 +222,15 @@ def test_a_group_is_one_owners_runs_of_one_gang_and_nearly_one_duration() -> Non
 
 def test_again_prob_is_the_share_of_accepted_proposals() -> None:
     """memory 1: each job proposes the one before, so runs of one GPU have mean length 1/(1-p)."""
-    spec = Recurrence(again_prob=0.75, gang_again_prob=0.0, memory_jobs=1, sigma=0.0)
-    root = draw_roots(spec, np.ones(40_000, dtype=np.int64), np.random.default_rng(0))
+    spec = processes.Recurrence(again_prob=0.75, gang_again_prob=0.0, memory_jobs=1, sigma=0.0)
+    root = processes.draw_roots(spec, np.ones(40_000, dtype=np.int64), np.random.default_rng(0))
     assert np.mean(root == np.arange(40_000)) == pytest.approx(0.25, abs=0.01)
-    gangs = draw_roots(spec, np.full(1_000, 8), np.random.default_rng(0))
+    gangs = processes.draw_roots(spec, np.full(1_000, 8), np.random.default_rng(0))
     assert gangs.tolist() == list(range(1_000))
 
 
 def test_what_comes_back_is_alike_nearby_and_less_so_further_on() -> None:
-    def alike(recurrence: Recurrence | None) -> np.ndarray:
+    def alike(recurrence: processes.Recurrence | None) -> np.ndarray:
         return alike_shares(JobSample.of(steady(20_000, recurrence=recurrence), "made"))
 
     with_runs, without = alike(AGAIN), alike(None)
@@ -254,8 +248,10 @@ def test_clumps_leave_the_rate_and_make_gaps_short() -> None:
 
 
 def test_the_jobs_of_a_clump_follow_its_start() -> None:
-    clumps = Clumps(prob=0.5, mean_gap_s=2.0)
-    times = spread_clumps(clumps, np.array([0.0, 1e6]), np.array([3, 2]), np.random.default_rng(0))
+    clumps = processes.Clumps(prob=0.5, mean_gap_s=2.0)
+    times = processes.spread_clumps(
+        clumps, np.array([0.0, 1e6]), np.array([3, 2]), np.random.default_rng(0)
+    )
     assert (times[0], times[3]) == (0.0, 1e6)
     assert np.all(np.diff(times) > 0)
     assert times[2] < 100 and times[4] < 1e6 + 100
@@ -341,8 +337,8 @@ def test_every_combination_of_parts_is_a_valid_trace(jobs, again, prob, gap, mem
     recurrence = replace(AGAIN, again_prob=again, gang_again_prob=again / 2, memory_jobs=memory)
     parts = {
         "repeat_prob": 0.3, "recurrence": recurrence, "outcomes": OUTCOMES, "demands": DEMANDS,
-        "clumps": Clumps(prob=prob, mean_gap_s=gap),
-        "day_noise": DayNoise(dispersion_r=max(r, 0.05), persistence=0.9),
+        "clumps": processes.Clumps(prob=prob, mean_gap_s=gap),
+        "day_noise": processes.DayNoise(dispersion_r=max(r, 0.05), persistence=0.9),
     }  # fmt: skip
     trace, again_made = steady(jobs, **parts), steady(jobs, **parts)
     assert len(trace) == jobs == len(set(trace.job_id))
@@ -385,7 +381,7 @@ def test_a_wrong_parameter_of_a_part_is_named(part, change, words: str) -> None:
 
 
 def test_each_job_follows_the_one_it_goes_back_to_where_that_one_draws_it() -> None:
-    spec = Recurrence(again_prob=0.8, gang_again_prob=0.4, memory_jobs=30, sigma=0.0)
+    spec = processes.Recurrence(again_prob=0.8, gang_again_prob=0.4, memory_jobs=30, sigma=0.0)
     gangs = np.random.default_rng(5).choice([1, 8], 2_000)
     rng = np.random.default_rng(6)
     back = np.exp(rng.random(len(gangs)) * np.log(31.0)).astype(int)
@@ -395,4 +391,4 @@ def test_each_job_follows_the_one_it_goes_back_to_where_that_one_draws_it() -> N
             earlier = root[row - back[row]]
             if chance[row] < (0.8 if gangs[earlier] == 1 else 0.4):
                 root[row] = earlier
-    assert draw_roots(spec, gangs, np.random.default_rng(6)).tolist() == root
+    assert processes.draw_roots(spec, gangs, np.random.default_rng(6)).tolist() == root
