@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 76_109,
     "python_files": 334,
-    "test_lines": 41_240,
+    "test_lines": 41_241,
+    "test_files": 219,
     "arrows": 172,
     "arrows_in_sim": 37,
     "longest_function": 50,
