@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_109,
-    "python_files": 334,
+    "python_lines": 76_124,
+    "python_files": 335,
     "test_lines": 41_241,
     "test_files": 219,
     "arrows": 172,
