@@ -20,10 +20,10 @@ from gpuyard.advice.sentences import (
     sentences,
     settings,
 )
-from gpuyard.evaluation.again import Again, Seen
+from gpuyard.evaluation.again import Again, Seen, drawn
 from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
-from gpuyard.pages.sections import jct_figure, looks, text_cell, use_figure
+from gpuyard.pages.sections import text_cell
 from sim.files import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.report.run_folder import Record
@@ -296,12 +296,6 @@ def write_advice_page(
 
     `seen` are runs of some rows, which are shown whole.
     """
-    look = looks([each.name for each in seen])
-    drawn: list[Table | Figure | None] = [
-        jct_figure({each.name: each.jct_s for each in seen}, look),
-        use_figure({each.name: each.timeline for each in seen}, look, of=""),
-        *(section for each in seen for section in each.sections),
-    ]
     said = [sentence.replace("`", "") for sentence in advice.said]
     answer = Table("The answer", ("in words",), tuple((Cell(each),) for each in said))
     page = Page(
@@ -309,7 +303,7 @@ def write_advice_page(
         subtitle=said[0],
         facts=facts_of(record),
         assumed=(*advice.notes, *(f"left out: {words}" for words in advice.left_out)),
-        sections=(answer, _bars(advice), _table(advice), *(each for each in drawn if each)),
+        sections=(answer, _bars(advice), _table(advice), *drawn(seen)),
     )
     return write_page(folder, page)
 

@@ -5,16 +5,19 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
 from gpuyard.evaluation.task import Task, run_of, setting_text, task_labels
 from gpuyard.launch.sweeps import in_processes
-from gpuyard.pages.page import Figure, Table
+from gpuyard.pages.comparison_page import VIEWS
+from gpuyard.pages.page import Figure, Table, sections_json
 from gpuyard.pages.run_page import run_views
+from gpuyard.pages.sections import jct_figure, looks, use_figure
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.files import Labels
+from sim.files import Labels, write_atomically
 from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS
 from sim.report.timeline import Timeline, timeline_of
@@ -33,7 +36,7 @@ class Again:
 
     name: str  # in titles
     play: Callable[[], Run]  # can be sent to another process
-    jct_mean_s: float  # as the table has it
+    jct_mean_s: float | None  # as the table has it; None: it has none
     loop_wall_s: float  # that it took
 
     @classmethod
@@ -98,16 +101,33 @@ def _seen(again: Again) -> Seen | str:
         return f"{again.name} is not drawn server by server: {why}"
     times_s = jct_s(run)[counted(run)]
     mean_s = float(times_s.mean()) if len(times_s) else math.nan
-    both_none = math.isnan(mean_s) and math.isnan(again.jct_mean_s)
-    if not both_none and not math.isclose(mean_s, again.jct_mean_s, rel_tol=SAME):
+    then_s = mean_s if again.jct_mean_s is None else again.jct_mean_s
+    both_none = math.isnan(mean_s) and math.isnan(then_s)
+    if not both_none and not math.isclose(mean_s, then_s, rel_tol=SAME):
         return (
             f"{again.name} is not drawn server by server: played again, its mean JCT is "
-            f"{mean_s:.6g} s, not {again.jct_mean_s:.6g} s; has the code or a file changed?"
+            f"{mean_s:.6g} s, not {then_s:.6g} s; has the code or a file changed?"
         )
     titled = tuple(
         replace(section, title=f"{section.title}: {again.name}") for section in run_views(run)
     )
     return Seen(again.name, titled, timeline_of(run, bins=TIMELINE_BINS), times_s)
+
+
+def drawn(seen: Sequence[Seen]) -> list[Table | Figure]:
+    """How long jobs took, use and queue of all runs, then each run whole."""
+    look = looks([each.name for each in seen])
+    found = [
+        jct_figure({each.name: each.jct_s for each in seen}, look),
+        use_figure({each.name: each.timeline for each in seen}, look, of=""),
+    ]
+    whole = (section for each in seen for section in each.sections)
+    return [*(figure for figure in found if figure is not None), *whole]
+
+
+def write_views(folder: Path, sections: Sequence[Table | Figure]) -> None:
+    """Write views.json, from which a folder's page is made."""
+    write_atomically(folder / VIEWS, sections_json(sections).encode())
 
 
 def _folded(seen: Seen, folded: bool) -> tuple[Table | Figure, ...]:

@@ -132,12 +132,14 @@ def write_folder_page(
     # A program may have learned more since it began.
     assumed = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
     named = replace(record, program=title or record.program, assumed=tuple(map(str, assumed)))
+    path = folder / VIEWS
+    views = sections_of(path.read_text(encoding="utf-8")) if path.is_file() else []
     if not compared:
         if (folder / METRICS_FILE).is_file():
             found.append(metrics_table(read_metrics(folder)))
         page = Page(
             title=_capital(named.program), subtitle="", facts=facts_of(record),
-            assumed=named.assumed, sections=(*result, *found),
+            assumed=named.assumed, sections=(*result, *found, *views),
         )  # fmt: skip
         return write_page(folder, page)
     rows = read_comparison_csv(folder / COMPARISON)
@@ -145,10 +147,7 @@ def write_folder_page(
         (row.labels.scheduler for row in rows if row.labels.role == "ours"), None
     )
     known = {row.labels.scheduler for row in rows}
-    views = folder / VIEWS
-    drawn: list[Table | Figure] = [*_curve_figures(folder)]
-    if views.is_file():
-        drawn += sections_of(views.read_text(encoding="utf-8"))
+    drawn: list[Table | Figure] = [*_curve_figures(folder), *views]
     return write_comparison_page(
         folder, rows, named, ours=ours if ours in known else None,
         confidence=config["confidence"], first=[*(result or found), *drawn],

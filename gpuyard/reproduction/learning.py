@@ -23,7 +23,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
 from gpuyard.reproduction.node import PAGE_FILE, asked, last_of_each, write_page
 from gpuyard.reproduction.runs import write_frame
-from gpuyard.training.learn import CONFIDENCE, METRICS, draw_curves, read_curve, report
+from gpuyard.training.learn import CONFIDENCE, METRICS, draw_curves, read_curve, report, show
 from gpuyard.training.setting import trainer_of
 from gpuyard.training.strategies import CHECKPOINT
 from sim.files import write_atomically
@@ -51,6 +51,7 @@ class Learned:
     begin: str
     reference: str
     metrics: Mapping[str, Any]
+    config: Mapping[str, Any]  # of `learn.yaml`, resolved
 
     def ratio(self, rival: str) -> Interval:
         """Of mean JCT on held-out windows, learned / rival, over windows."""
@@ -99,6 +100,8 @@ def run(launch: Launch) -> None:
         for one in every
     }
     draw_curves(launch.folder / FIGURE, curves, every[0].begin, every[0].reference)
+    if launch.config["page"]:
+        show(launch.folder, every[0].folder, every[0].config)
     table_console().print(rich_tables(text))
     print(f"results in {launch.folder}")
 
@@ -142,7 +145,8 @@ def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learn
         trainer.run(error_console())
         log.info("%s", report(one, trainer))
     metrics = json.loads((folder / METRICS).read_text("utf-8"))
-    return Learned(arm, seed, folder, str(config["begin"]), str(config["reference"]), metrics)
+    names = str(config["begin"]), str(config["reference"])
+    return Learned(arm, seed, folder, *names, metrics, config)
 
 
 def _rows(

@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 from joblib import cpu_count
 
-from gpuyard.evaluation.again import Again, best_two, seen_again
+from gpuyard.evaluation.again import Again, best_two, seen_again, write_views
 from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch, run_of
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.sweeps import in_processes, processes_of, run_program
 from gpuyard.launch.terminal import RunCount
-from gpuyard.pages.comparison_page import CURVES, VIEWS
-from gpuyard.pages.page import numbers, sections_json
+from gpuyard.pages.comparison_page import CURVES
+from gpuyard.pages.page import numbers
 from gpuyard.reproduction.planned import Planned
 from sim.errors import GpuYardError, override
 from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
@@ -242,8 +242,7 @@ def _write_views(
         where = f"{name}, {title}, window {row.labels.window}"
         again.append(Again.of(where, partial(run_of, planned.task), row.metrics))
     seen = seen_again(again, processes=processes_of(launch.config["jobs"], cpu_count()))
-    text = sections_json([section for each in seen for section in each.sections])
-    write_atomically(launch.folder / VIEWS, text.encode())
+    write_views(launch.folder, [section for each in seen for section in each.sections])
 
 
 def _write_curves(folder: Path, found: Curves) -> None:

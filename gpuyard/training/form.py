@@ -6,10 +6,12 @@ Nothing here loads torch before a network plays.
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from gpuyard.launch.errors import CONF
 from marl.env.layout import CodecRules
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
@@ -20,6 +22,16 @@ from sim.simulator import Simulator
 
 if TYPE_CHECKING:
     from marl.policy.pair_score import PairScorePolicy
+
+
+WEIGHTS = CONF / "linear_weights"
+
+
+def weights_path(name: object) -> Path | None:
+    """The file of weights in conf/linear_weights, or of that path; None: there is none."""
+    known = WEIGHTS / f"{name}.yaml"
+    path = known if known.is_file() else Path(str(name))
+    return path if path.is_file() else None
 
 
 class WindowSource(Protocol):

@@ -3,11 +3,13 @@
 import csv
 import json
 import logging
+import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, fields
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -16,15 +18,17 @@ import numpy as np
 import yaml
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.again import Again, drawn, seen_again, write_views
 from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import experiment_of
-from gpuyard.evaluation.lineup import START
+from gpuyard.evaluation.lineup import START, Contender
+from gpuyard.evaluation.task import Task, run_of
 from gpuyard.launch.build import check_flags
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
-from gpuyard.training.form import NetworkForm, NetworkPlayer, Player, ScorePlayer
-from gpuyard.training.setting import AUTO, DISTIL, SCORE, policy_in, rival_of, trainer_of
+from gpuyard.training.form import NetworkForm, NetworkPlayer, Player, ScorePlayer, weights_path
+from gpuyard.training.setting import AUTO, DISTIL, NETWORK, SCORE, policy_in, rival_of, trainer_of
 from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
@@ -40,6 +44,7 @@ log = logging.getLogger(__name__)
 CURVE_CSV, CURVE_PNG, METRICS, HELD_OUT = "curve.csv", "curve.png", "metrics.json", "held_out.csv"
 CONFIDENCE = 0.95
 POLICY = "policy"  # the folder of a network
+MARL = "marl.schedulers.marl.MarlScheduler"  # which plays it
 DIGITS = 6  # of a weight in a file
 WIDE = 3.0  # a beginning so far above the reference is drawn on a logarithmic axis
 
@@ -235,6 +240,41 @@ def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArr
             raise GpuYardError(f"{verdict} See why with simulate.py; {where}")
 
 
+def show(folder: Path, learned_in: Path, config: Mapping[str, Any]) -> None:
+    """Write what a page draws: the first held-out window, as it was learned and by the reference.
+
+    Of several settings (`mix`) nothing is drawn.
+
+    Args:
+        folder: of the page.
+        learned_in: what `report` has written to.
+        config: of `learn.yaml`, resolved.
+    """
+    if config["mix"]:
+        return
+    window, network = config["held_out"]["first"], config["learns"] == NETWORK
+    mine = learned_in / (POLICY if network else f"{config['name']}.yaml")
+    policy = policy_in(config, config["reference"])
+    other = policy or weights_path(config["reference"])
+    with (learned_in / METRICS).open(encoding="utf-8") as file:
+        logs = json.load(file)["held_out"].get("ln_mean_jct_s")  # older files have none
+    players: dict[str, tuple[Path, bool, float | None]]
+    players = {"what was learned": (mine, network, math.exp(logs[0]) if logs else None)}
+    if other is not None:
+        players[str(config["reference"])] = (other, policy is not None, None)
+    again = []
+    for name, (path, is_policy, known_s) in players.items():
+        scheduler = (
+            {"_target_": MARL, "checkpoint": str(path)} if is_policy
+            else {**config["scheduler"], "weights_file": str(path)}
+        )  # fmt: skip
+        text = json.dumps({**config, "scheduler": scheduler})
+        contender = Contender(name, text, "ours", agents=None, name=name)
+        play = partial(run_of, Task(text, contender, "validation", window))
+        again.append(Again(f"{name}, held-out window {window}", play, known_s, math.nan))
+    write_views(folder, drawn(seen_again(again, processes=1)))
+
+
 # Keys that one kind of learning reads alone.
 OF_A_NETWORK, OF_A_SCORE = ("rules.", "graph."), ("units.", "standards=")
 
@@ -285,6 +325,7 @@ def main(cfg: DictConfig) -> None:
         raise
     print(report(launch, trainer))
     if launch.config["page"]:
+        show(launch.folder, launch.folder, launch.config)
         from gpuyard.pages.comparison_page import write_folder_page
 
         write_folder_page(launch.folder, record, launch.config, title="learning")

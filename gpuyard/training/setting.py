@@ -20,11 +20,12 @@ from gpuyard.launch.build import (
     resolve,
     section,
 )
-from gpuyard.launch.errors import CONF, ConfigError, instead
+from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.targets import new_name
 from gpuyard.training.form import (
+    WEIGHTS,
     Form,
     NetworkForm,
     Part,
@@ -36,6 +37,7 @@ from gpuyard.training.form import (
     linear_of,
     seen,
     sigmas,
+    weights_path,
     zero_weights,
 )
 from gpuyard.training.strategies import CHECKPOINT, Saved, begin, load
@@ -122,7 +124,6 @@ def _rules_of(config: Mapping[str, Any], *, links: bool = False) -> CodecRules:
         raise ConfigError(str(error)) from error
 
 
-WEIGHTS = CONF / "linear_weights"
 ZERO, ZERO_SUSPENDING = "zero", "zero_suspending"
 EVERY_CORE = -1
 AUTO = "auto"  # resume=auto: the same command goes on in the same folder
@@ -347,9 +348,8 @@ def _weights(config: Mapping[str, Any], key: str) -> ScoreWeights:
     name = section(config, key)
     if name in {ZERO, ZERO_SUSPENDING}:
         return zero_weights(suspends=name == ZERO_SUSPENDING)
-    known = WEIGHTS / f"{name}.yaml"
-    path = known if known.is_file() else Path(str(name))
-    if not path.is_file():
+    path = weights_path(name)
+    if path is None:
         names = [ZERO, ZERO_SUSPENDING, *sorted(each.stem for each in WEIGHTS.glob("*.yaml"))]
         policy = ", the name or folder of a policy" if config["learns"] == NETWORK else ""
         raise ConfigError(

@@ -40,7 +40,9 @@ def test_from_zero_it_climbs_in_seconds(done):
     assert (metrics["updates"], metrics["runs"]) == (30, 30 * 24)
     assert (found.folder / "curve.png").is_file()
     page = found.text("report.html")
-    for shown in ("Learning curve", "Held out", "updates=30", "durations kept", "All metrics"):
+    for shown in ("Learning curve", "Held out", "updates=30", "durations kept", "All metrics",
+                  "Jobs by server: what was learned, held-out window",
+                  "Jobs by server: look_ahead, held-out window"):  # fmt: skip
         assert shown in page
     assert f"{metrics['ratio_of_mean_jct']['zero']['ratio']:.4g}" in page
     assert float(curve(found.folder)[-1]["to_begin"]) < 0.9

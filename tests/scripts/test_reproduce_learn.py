@@ -40,7 +40,7 @@ def test_rows_of_seeds_have_the_confidence_that_the_table_says(tmp_path):
     first, other = (
         Learned(arm, 0, tmp_path, "b", "b", {
             "updates": 1, "minutes": 1.0, "ratio_of_mean_jct": {"b": ratio}, "held_out": {
-                "part": "test", "first": 0, "windows": 3, "ln_mean_jct_s": logs}})
+                "part": "test", "first": 0, "windows": 3, "ln_mean_jct_s": logs}}, {})
         for arm, logs in (("one", [0.0, 0.0, 0.0]), ("two", [0.1, 0.2, 0.6]))
     )  # fmt: skip
     row, _ = _rows([other], [first], 0.5)
@@ -63,6 +63,7 @@ def test_seeds_are_learned_once_and_judged_together(done):
     assert table["0"]["gap_closed_low"] == ""  # one seed has no interval over seeds
     assert "| all | 8 |" in (found.folder / "seeds.md").read_text()
     assert (found.folder / "curves.png").stat().st_size > 0
+    assert "Jobs by server: what was learned, held" in (found.folder / "report.html").read_text()
 
     stamps = [path.stat().st_mtime_ns for path in metrics(found.folder)]
     metrics(found.folder)[1].unlink()  # as if stopped while it met the held-out windows
@@ -152,7 +153,7 @@ def test_arms_that_were_held_against_other_windows_have_no_ratio():
     def learned(first: int) -> Learned:
         held: dict[str, Any] = {"part": "validation", "first": first, "windows": 2}
         return Learned("arm", 0, Path(), "zero", "look_ahead",
-                       {"held_out": held | {"ln_mean_jct_s": [1.0, 2.0]}})  # fmt: skip
+                       {"held_out": held | {"ln_mean_jct_s": [1.0, 2.0]}}, {})  # fmt: skip
 
     assert learned(0).ratio_to(learned(0)).centre == 1.0
     assert math.isnan(learned(0).ratio_to(learned(1000)).centre)
