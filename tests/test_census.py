@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_193,
+    "python_lines": 76_194,
     "python_files": 335,
-    "test_lines": 41_244,
+    "test_lines": 41_245,
     "test_files": 219,
     "arrows": 172,
     "arrows_in_sim": 37,

@@ -103,7 +103,8 @@ def markdown_tables(path: Path, title: str) -> list[Table]:
 
 
 def _cells(line: str) -> tuple[str, ...]:
-    return tuple(cell.strip().replace("`", "") for cell in line.strip().strip("|").split("|"))
+    plain = line.replace("`", "").replace("**", "")
+    return tuple(cell.strip() for cell in plain.strip().strip("|").split("|"))
 
 
 def value_cell(value: object) -> Cell:

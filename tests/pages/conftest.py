@@ -137,7 +137,7 @@ def reproduction_page(run, record, tmp_path_factory):
         json.dumps([{"title": title, "curves": curves} for title in ("one", "two")])
     )
     (folder / "views.json").write_text(sections_json(run_views(run)))
-    (folder / "page.md").write_text("| mean JCT | one |\n| :-- | --: |\n| sjf | 1.5 |\n")
+    (folder / "page.md").write_text("| mean JCT | one |\n| :-- | --: |\n| **`sjf`** | 1.5 |\n")
     write_record(folder, replace(record, program="reproduce"))
     return write_folder_page(folder, record, {"confidence": 0.95}, title="A table of a paper")
 

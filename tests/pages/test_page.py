@@ -231,6 +231,7 @@ def test_a_reproduction_has_curves_of_every_cell_the_first_open(reproduction_pag
     assert "3 windows, 100 quantiles of each" in text
     assert "the best scheduler of each role" not in text
     assert "<script>alert" not in text
+    assert ">sjf</td>" in text and "**" not in text.partition("Result</h2>")[2][:2000]
 
 
 def test_what_was_learned_by_playing_has_a_curve(tmp_path: Path):
