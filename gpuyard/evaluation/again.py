@@ -96,9 +96,8 @@ def _seen(again: Again) -> Seen | str:
     """The run as a page draws it, or why it cannot."""
     try:
         run = again.play()
-    except (GpuYardError, LookupError) as error:  # a configuration of before may lack a key
-        why = f"its config.yaml has no {error}" if isinstance(error, LookupError) else error
-        return f"{again.name} is not drawn server by server: {why}"
+    except GpuYardError as error:
+        return f"{again.name} is not drawn server by server: {error}"
     times_s = jct_s(run)[counted(run)]
     mean_s = float(times_s.mean()) if len(times_s) else math.nan
     then_s = mean_s if again.jct_mean_s is None else again.jct_mean_s
@@ -136,6 +135,13 @@ def _folded(seen: Seen, folded: bool) -> tuple[Table | Figure, ...]:
     )
 
 
+def simulated(config: Mapping[str, Any], part: str | None, window: int, role: str) -> Task:
+    """The run of a configuration as `simulate` takes it, resolved."""
+    text = json.dumps(config)
+    contender = Contender("its configuration", text, role, agents=None, name=None)
+    return Task(text, contender, part, window)
+
+
 def run_recorded(config: Mapping[str, Any], labels: Labels, *, single: bool) -> Run:
     """The run with these labels, from the configuration that its program left in its folder.
 
@@ -147,17 +153,21 @@ def run_recorded(config: Mapping[str, Any], labels: Labels, *, single: bool) -> 
         single: whether it was one run.
 
     Raises:
-        GpuYardError: it cannot be played again.
-        LookupError: the configuration is of a version that had other keys.
+        GpuYardError: it cannot be played again, or its configuration has other keys than today's.
     """
+    try:
+        return run_of(_recorded(config, labels, single=single))
+    except KeyError as error:
+        raise GpuYardError(f"its config.yaml has no {error}") from error
+
+
+def _recorded(config: Mapping[str, Any], labels: Labels, *, single: bool) -> Task:
     if single:
-        text = json.dumps(config)
-        contender = Contender("its configuration", text, labels.role, agents=None, name=None)
-        return run_of(Task(text, contender, config["part"], labels.window))
+        return simulated(config, config["part"], labels.window, labels.role)
     for contender in lineup_of(without_limits(config)[1]):
         setting = setting_text(config, contender)
         task = Task(setting, contender, str(config["part"]), labels.window)
         found = task_labels(task)
         if (found.scheduler, found.agents) == (labels.scheduler, labels.agents):
-            return run_of(task)
+            return task
     raise GpuYardError(f"the line-up has no {labels.scheduler} any more")

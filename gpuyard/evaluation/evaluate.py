@@ -213,12 +213,8 @@ def _seen(
     """Window 0 of ours and its best rival, or of the best two, played again."""
     ranked = _ranked(outcomes)
     first = None if ours is None else _fewest_agents(ranked, ours)
-    task_of = {
-        (labels.scheduler, labels.agents): task
-        for task in tasks
-        if task.window == 0
-        for labels in [task_labels(task)]
-    }
+    named = [(task_labels(task), task) for task in tasks if task.window == 0]
+    task_of = {(labels.scheduler, labels.agents): task for labels, task in named}
     found = []
     for name in best_two(_roles(ranked), first):
         row = ranked[name][0].row

@@ -18,11 +18,11 @@ import numpy as np
 import yaml
 from omegaconf import DictConfig
 
-from gpuyard.evaluation.again import Again, drawn, seen_again, write_views
+from gpuyard.evaluation.again import Again, drawn, seen_again, simulated, write_views
 from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import experiment_of
-from gpuyard.evaluation.lineup import START, Contender
-from gpuyard.evaluation.task import Task, run_of
+from gpuyard.evaluation.lineup import START
+from gpuyard.evaluation.task import run_of
 from gpuyard.launch.build import check_flags
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
@@ -268,9 +268,8 @@ def show(folder: Path, learned_in: Path, config: Mapping[str, Any]) -> None:
             {"_target_": MARL, "checkpoint": str(path)} if is_policy
             else {**config["scheduler"], "weights_file": str(path)}
         )  # fmt: skip
-        text = json.dumps({**config, "scheduler": scheduler})
-        contender = Contender(name, text, "ours", agents=None, name=name)
-        play = partial(run_of, Task(text, contender, "validation", window))
+        task = simulated({**config, "scheduler": scheduler}, "validation", window, "ours")
+        play = partial(run_of, task)
         again.append(Again(f"{name}, held-out window {window}", play, known_s, math.nan))
     write_views(folder, drawn(seen_again(again, processes=1)))
 

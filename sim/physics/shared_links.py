@@ -202,6 +202,11 @@ class _SharedLinks:
         share = {"overlap_frac": self.overlap_frac}
         check_numbers("network", "from 0 to below 1", PhysicsError, **share)
 
+    @property
+    def lost_frac(self) -> float:
+        """Time lost to each further job on a link over the time alone."""
+        return 0.0
+
     def links(self, catalogue: Catalogue, topology: Topology) -> LinkNetwork:
         """The link network that the kernel reads."""
         return make_link_network(
@@ -209,7 +214,7 @@ class _SharedLinks:
             traffic=self.traffic.traffic(catalogue),
             catalogue=catalogue,
             topology=topology,
-            eta_frac=self.eta_frac if isinstance(self, KWay) else 0.0,
+            eta_frac=self.lost_frac,
             alpha_local_s=self.alpha_local_s,
             alpha_server_s=self.alpha_server_s,
             overlap_frac=self.overlap_frac,
@@ -242,6 +247,11 @@ class KWay(_SharedLinks):
         """Raise a PhysicsError if a constant is out of range."""
         super().__post_init__()
         check_numbers("network", "0 or more", PhysicsError, eta_frac=self.eta_frac)
+
+    @property
+    def lost_frac(self) -> float:
+        """As configured."""
+        return self.eta_frac
 
 
 class DutyCycle(_SharedLinks):
