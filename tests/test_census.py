@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_209,
-    "python_files": 335,
+    "python_lines": 76_216,
+    "python_files": 336,
     "test_lines": 41_245,
     "test_files": 219,
     "arrows": 172,

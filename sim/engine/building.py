@@ -18,6 +18,7 @@ from sim.engine.acting import (
     place_plainly,
     start,
 )
+from sim.engine.arithmetic import Arithmetic, as_arithmetic
 from sim.engine.composed import (
     Composed,
     PartitionedScheduler,
@@ -27,7 +28,6 @@ from sim.engine.composed import (
     make_rule,
 )
 from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
-from sim.engine.given import Arithmetic, as_arithmetic
 from sim.engine.layout import NOBODY, Belief, Compact, Memory, Workload
 from sim.engine.loop import EngineLoop, order_is_idle, play, work_out, write_keys
 from sim.engine.preempting import search_aside, serve

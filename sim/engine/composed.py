@@ -223,7 +223,7 @@ class PreemptiveScheduler(QueueScheduler):
         """(len(jobs),) key of waiting or running jobs; smaller runs first, ties by job row.
 
         Here by `keys`, which then must stay as a job gets on, or change by arithmetic on columns
-        (`sim.engine.given.as_arithmetic`): they are asked for before the run, which stays compiled.
+        (`sim.engine.arithmetic`): they are asked for before the run, which stays compiled.
         So it is with an own priority that is such arithmetic; any other is asked at each decision.
         """
         given = self.keys(view.jobs)

@@ -230,7 +230,7 @@ def write_keys(child: QueueScheduler, views: ViewMaker, memory: Memory) -> None:
 
     Raises:
         GpuYardError: they are not one number a job, or running jobs are preempted by them and they
-            change, otherwise than by `sim.engine.given.as_arithmetic`.
+            change, otherwise than by `sim.engine.arithmetic.as_arithmetic`.
     """
     jobs = views.view().jobs
     keys = numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus))

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim.engine.arithmetic import as_arithmetic
 from sim.engine.composed import PreemptiveScheduler, QueueScheduler
-from sim.engine.given import as_arithmetic
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
 from sim.schedulers.gavel import Gavel
