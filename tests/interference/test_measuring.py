@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from gpuyard.studies import measure_colocation as study
-from gpuyard.studies.measure_colocation import Group, groups_to_measure, tables_of
 from interference.data_sets import rows_of_csv, write_csv
-from interference.measuring import together
+from interference.measuring import table, together
 from interference.measuring import training_loops as loops
+from interference.measuring.table import Group, groups_to_measure, tables_of
 from interference.measuring.together import Device, MeasureError, Ran, Together, Use, find_device
 
 CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,))
@@ -234,10 +233,10 @@ def test_use_of_a_gpu_is_that_of_the_loop_alone():
 
 def test_a_stored_group_comes_back(tmp_path):
     path = tmp_path / "parts" / "x.json"
-    assert study.read_part(path) is None
+    assert table.read_part(path) is None
     for stored in (MEASURED[BOTH][0], ran(1.0, use=Use(0.5, 0.2, 900.0))):
-        study.write_part(path, stored)
-        assert study.read_part(path) == stored
+        table.write_part(path, stored)
+        assert table.read_part(path) == stored
     path.write_text("{}")
     with pytest.raises(MeasureError, match="remove it to measure again"):
-        study.read_part(path)
+        table.read_part(path)
