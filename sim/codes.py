@@ -13,8 +13,9 @@ ASKED = 8  # an own `order` or `priority`, asked for at each decision
 WORKED_OUT = 9  # own keys, or a `priority`, that are arithmetic on columns: by `Memory.steps`
 
 # Steps of such arithmetic: what is known of a job, then what is made of one or two steps before.
-NUMBER, COLUMN, PROGRESS, ATTAINED, PREEMPTIONS, RESTARTS = range(6)
-PLUS, MINUS, TIMES, OVER, LEAST, MOST, FLOOR, BELOW, AT_MOST = range(6, 15)
+NUMBER, COLUMN, NOW, PROGRESS, ATTAINED, PREEMPTIONS, RESTARTS = range(7)
+PLUS, MINUS, TIMES, OVER, LEAST, MOST, BELOW, AT_MOST = range(7, 15)
+FLOOR, ROOT, SIZE = range(15, 18)
 
 # Placers.
 FIRST_FIT, WORST_FIT, CONSOLIDATED, PACKED, LEAST_LOADED = range(5)

@@ -164,21 +164,27 @@ def compile_together(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
     tasks = sorted((each for each in tasks if each.work > 0), key=lambda each: -each.work)
     if sum(each.work for each in tasks[1:]) < FEWEST:
         return
-    shares: list[list[_Task]] = [[] for _ in range(min(cores, len(tasks)))]
-    for task in tasks:
-        min(shares, key=lambda share: sum(each.work for each in share)).append(task)
-    mine, *others = shares
-    helpers = [(_start(share), share) for share in others]
+    claims, put = os.pipe()
+    os.write(put, bytes(range(len(tasks))))
+    os.close(put)
+    helpers = [_start(tasks, claims) for _ in range(min(cores, len(tasks)) - 1)]
     try:
-        for task in mine:
-            task.function.compile(task.signature)
-        for process, share in helpers:
-            with trigger_event("numba:compile", data={"dispatcher": share[0].function}):
+        for at in _claimed(claims):
+            tasks[at].function.compile(tasks[at].signature)
+        for process in (each for each in helpers if each.poll() is None):
+            with trigger_event("numba:compile", data={"dispatcher": tasks[1].function}):
                 process.wait()
     finally:
-        for process, _ in helpers:
+        os.close(claims)
+        for process in helpers:
             process.kill()
             process.wait()
+
+
+def _claimed(claims: int) -> Iterator[int]:
+    """Tasks that no other process has taken: each is a byte of a pipe, and is read once."""
+    while claim := os.read(claims, 1):
+        yield claim[0]
 
 
 def _task_of(function: Any, signature: tuple[Any, ...]) -> _Task:
@@ -187,17 +193,17 @@ def _task_of(function: Any, signature: tuple[Any, ...]) -> _Task:
     return _Task(function, signature, reach_of(function).new if is_new else 0)
 
 
-def _start(share: list[_Task]) -> "subprocess.Popen[bytes]":
-    """A process that compiles a share, and ends."""
+def _start(tasks: list[_Task], claims: int) -> "subprocess.Popen[bytes]":
+    """A process that compiles what it claims, and ends."""
     names = [
-        (each.function.py_func.__module__, each.function.py_func.__qualname__) for each in share
+        (each.function.py_func.__module__, each.function.py_func.__qualname__) for each in tasks
     ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "sim.compiling"],
+        [sys.executable, "-m", "sim.compiling"], pass_fds=(claims,),
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_NUM_THREADS": "1"},
     )  # fmt: skip
-    message = pickle.dumps((names, [each.signature for each in share]))
+    message = pickle.dumps((names, [each.signature for each in tasks], claims))
     with suppress(BrokenPipeError):  # it has failed; so shall we, and say why
         assert process.stdin is not None
         process.stdin.write(message)
@@ -206,10 +212,11 @@ def _start(share: list[_Task]) -> "subprocess.Popen[bytes]":
 
 
 def _main() -> None:
-    """Compile what standard input names."""
-    names, signatures = pickle.load(sys.stdin.buffer)
-    for (module, name), signature in zip(names, signatures, strict=True):
-        getattr(import_module(module), name).compile(signature)
+    """Compile what standard input names, and nobody else has claimed."""
+    names, signatures, claims = pickle.load(sys.stdin.buffer)
+    functions = [getattr(import_module(module), name) for module, name in names]
+    for at in _claimed(claims):
+        functions[at].compile(signatures[at])
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_236,
+    "python_lines": 76_275,
     "python_files": 337,
-    "test_lines": 41_244,
+    "test_lines": 41_268,
     "test_files": 219,
     "arrows": 172,
     "arrows_in_sim": 37,

@@ -17,7 +17,8 @@ from sim.view import JobColumns
 MAKES: dict[Any, int] = {  # to the last bit as compiled code does
     np.add: codes.PLUS, np.subtract: codes.MINUS, np.multiply: codes.TIMES,
     np.divide: codes.OVER, np.minimum: codes.LEAST, np.maximum: codes.MOST, np.floor: codes.FLOOR,
-    np.less: codes.BELOW, np.less_equal: codes.AT_MOST,
+    np.less: codes.BELOW, np.less_equal: codes.AT_MOST, np.sqrt: codes.ROOT,
+    np.absolute: codes.SIZE,
 }  # fmt: skip
 TURNED = {np.greater: np.less, np.greater_equal: np.less_equal}
 CHANGE = {  # columns, as a job gets on
@@ -51,7 +52,8 @@ class _Steps:
     def made(self, code: int, a: int = 0, b: int = 0, value: float = 0.0) -> "_Number":
         """The number that one step more gives."""
         self.rows.append((code, a, b, value))
-        return _Number(self, len(self.rows) - 1, is_truth=code in (codes.BELOW, codes.AT_MOST))
+        truth, now = code in (codes.BELOW, codes.AT_MOST), code == codes.NOW
+        return _Number(self, len(self.rows) - 1, is_truth=truth, picked=None if now else False)
 
     def column(self, given: Any) -> "_Number":
         """The number that stands in a column."""
@@ -73,13 +75,16 @@ class _Steps:
 
 
 class _Number(NDArrayOperatorsMixin):
-    """What step `at` gives, in place of a column, or once `picked` of the jobs asked for."""
+    """What step `at` gives, in place of a column, or once `picked` of the jobs asked for.
 
-    def __init__(self, steps: _Steps, at: int, *, is_truth: bool, picked: bool = False) -> None:
+    `picked` is None of one number for all jobs, the time.
+    """
+
+    def __init__(self, steps: _Steps, at: int, *, is_truth: bool, picked: bool | None) -> None:
         self._steps, self.at, self._is_truth, self.picked = steps, at, is_truth, picked
 
     def __getitem__(self, jobs: object) -> "_Number":
-        if self.picked or type(jobs) is not object:  # the stand-in for `jobs`
+        if self.picked is not False or type(jobs) is not object:  # the stand-in for `jobs`
             raise _NoArithmetic
         return _Number(self._steps, self.at, is_truth=self._is_truth, picked=True)
 
@@ -91,18 +96,19 @@ class _Number(NDArrayOperatorsMixin):
         if code is None or method != "__call__" or others:
             raise _NoArithmetic
         truths = sum(each._is_truth for each in unknown)  # true and true is no 2
-        alike = all(each.picked == self.picked for each in unknown)
-        if not alike or (truths and (code != codes.TIMES or truths == len(unknown) == len(given))):
+        shapes = {each.picked for each in unknown} - {None}
+        many = truths > 0 and (code != codes.TIMES or truths == len(unknown) == len(given))
+        if len(shapes) > 1 or many:
             raise _NoArithmetic
         parts = [self._part(each).at for each in given]
         made = self._steps.made(code, *(parts[::-1] if ufunc in TURNED else parts))
-        made.picked = self.picked
+        made.picked = next(iter(shapes), None)
         return made
 
     def _part(self, given: Any) -> "_Number":
         if isinstance(given, _Number):
             return given
-        if isinstance(given, np.ndarray) and not (self.picked or self._is_truth):
+        if isinstance(given, np.ndarray) and self.picked is False and not self._is_truth:
             return self._steps.column(given)
         whole = is_whole(given)
         if not (whole or isinstance(given, float)) or (whole and abs(given) > EXACT):
@@ -135,8 +141,8 @@ def as_arithmetic(owner: Any, jobs: JobColumns, *, by_keys: bool) -> Arithmetic 
     """A preemptive order's `keys` or `priority`, if that is arithmetic on columns; else None.
 
     It is called with stand-ins, whose operators are written down: with those of `MAKES`. A
-    `priority` may read columns of `view.jobs` at `jobs` and numbers of its object, and nothing else
-    that may have changed when it matters, the time included; `keys` what never changes, too.
+    `priority` may read columns of `view.jobs` at `jobs`, `view.now_s` and numbers of its object,
+    and nothing else that may have changed when it matters; `keys` what never changes, too.
     """
     found, again = (_listed(owner, jobs, by_keys=by_keys) for _ in range(2))
     if found is None or again is None or found.rows != again.rows:
@@ -175,7 +181,10 @@ def _priority(owner: Any, steps: _Steps) -> Any:
 
     this, function = _StandIn(known), type(owner).priority
     _check_reads(function)
-    return function(this, _StandIn({"jobs": _StandIn(steps.of_job)}.__getitem__), object())
+    shown: dict[str, Callable[[], Any]] = {
+        "jobs": lambda: _StandIn(steps.of_job), "now_s": lambda: steps.made(codes.NOW),
+    }  # fmt: skip
+    return function(this, _StandIn(lambda name: shown[name]()), object())
 
 
 def _check_reads(function: Any) -> None:

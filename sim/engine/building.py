@@ -80,6 +80,7 @@ def engine_loop(
         found = as_arithmetic(child, view.jobs, by_keys=by_keys)
     if found is not None:
         rule = make_rule(scheduler, codes.WORKED_OUT, state)
+        rule["ages"] = np.isin(codes.NOW, found.steps["code"])
     rule["checks"] = rule["sharing"][0] != NEVER and misled
     memory = _linked_memory(scheduler, rule, state, view, plays=True, found=found)
     loop = EngineLoop(scheduler=scheduler, state=state, memory=memory, views=views)

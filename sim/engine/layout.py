@@ -37,6 +37,7 @@ RULE = np.dtype(
         ("judges_job", INT),  # the placer looks at the job, not at its kind alone
         ("listed", INT),  # who waits is put in order at each decision: no heaps are kept
         ("checks", INT),  # what is believed to fit may not: starts are checked
+        ("ages", INT),  # keys change while jobs wait
     ],
     align=True,
 )

@@ -11,7 +11,7 @@ from sim.engine.filling import least_gang, note_timers, order_counts
 from sim.engine.given import called, numbers
 from sim.engine.layout import FILL, IDLE, QUANTUM, RAISED, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin
-from sim.engine.queues import attained_gpu_s, follow, progress_s
+from sim.engine.queues import attained_gpu_s, follow, progress_s, put_in_order
 from sim.errors import GpuYardError
 from sim.handle import ask, count, tell
 from sim.jit import array_kernel, kernel
@@ -45,6 +45,8 @@ def _decide(state: State, memory: Memory) -> None:
     open_decision(state, memory)
     if routine[ROUTE] != 0:
         tell(routine[ROUTE], state, memory)
+    if rule.ages != 0:
+        put_in_order(state, memory)
     for m in range(len(state.partition)):
         if (memory.num_live[m] if rule.listed == 0 else state.world[0].num_queued) == 0:
             continue
@@ -143,6 +145,8 @@ def _known(state: State, memory: Memory, step: Row, job: int, runs: int) -> floa
         return progress_s(state, job) if runs != 0 else float(row.seen_progress_s)
     if step.code == codes.ATTAINED:
         return attained_gpu_s(state, job) if runs != 0 else float(row.attained_gpu_s)
+    if step.code == codes.NOW:
+        return float(state.world[0].now_s)
     return float(row.preemptions if step.code == codes.PREEMPTIONS else row.restarts)
 
 
@@ -151,15 +155,15 @@ def _made(code: int, a: float, b: float) -> float:
     """What a step makes of those before it, as NumPy does."""
     if code in (codes.PLUS, codes.MINUS):
         return a + b if code == codes.PLUS else a - b
-    if code == codes.TIMES:
-        return a * b
-    if code == codes.OVER:
-        return float(np.divide(a, b))
+    if code in (codes.TIMES, codes.OVER):
+        return a * b if code == codes.TIMES else float(np.divide(a, b))
     if code in (codes.LEAST, codes.MOST):
         return float(np.minimum(a, b) if code == codes.LEAST else np.maximum(a, b))
+    if code in (codes.BELOW, codes.AT_MOST):
+        return 1.0 if (a < b if code == codes.BELOW else a <= b) else 0.0
     if code == codes.FLOOR:
         return float(np.floor(a))
-    return 1.0 if (a < b if code == codes.BELOW else a <= b) else 0.0
+    return float(np.sqrt(a) if code == codes.ROOT else np.abs(a))
 
 
 @kernel
@@ -240,7 +244,7 @@ def write_keys(child: QueueScheduler, views: ViewMaker, memory: Memory) -> None:
             raise GpuYardError(
                 f"{called(child)}.keys of job row {job} is {keys[job]:g} at first and "
                 f"{later[job]:g} once it has run, and running jobs are preempted by it: keys may "
-                "change by sums, products, quotients, np.minimum, np.maximum and np.floor of "
-                "columns; else give it priority(self, view, jobs) instead"
+                "change by sums, products, quotients, np.minimum, np.maximum, np.floor, np.sqrt "
+                "and np.abs of columns; else give it priority(self, view, jobs) instead"
             )
     memory.waiter["key"] = keys

@@ -96,7 +96,7 @@ def key_after(memory: Memory, row: Row, job: int, progress_s: float) -> float:
 
 @kernel
 def waiting_key(state: State, memory: Memory, job: int) -> float:
-    """Key of a waiting job; it does not change while the job waits."""
+    """Key of a waiting job; it does not change while the job waits, but where the rule `ages`."""
     row = state.job[job]
     if memory.rule[0].order == WORKED_OUT:
         return float(weigh(memory.routine[KEY], state, memory, job, 0))
@@ -134,6 +134,22 @@ def join(state: State, memory: Memory, job: int) -> None:
         memory.num_live[m] += 1
     queue.root = heap_push(memory.waiter, queue.root, job, 1)
     queue.size += 1
+
+
+@kernel
+def put_in_order(state: State, memory: Memory) -> None:
+    """Let all who wait do so by their keys of now, where keys change as jobs wait."""
+    world, rule = state.world[0], memory.rule[0]
+    for m in range(len(state.partition)):
+        memory.num_live[m] = 0
+        for number in range(memory.queue.shape[1]):
+            memory.queue[m, number].size = 0
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        job = state.queue[at]
+        if rule.listed != 0:
+            memory.waiter[job].key = waiting_key(state, memory, job)
+        else:
+            join(state, memory, job)
 
 
 @kernel

@@ -78,6 +78,19 @@ class LeastShare(PreemptiveScheduler):
         return self.long_s * 3
 
 
+class LeastWaited(PreemptiveScheduler):
+    """One that changes with the time: who waits, or has run, for long comes first by and by."""
+
+    order_name, order_needs = "least_waited", Signal.PREDICTION
+
+    def priority(self, view, jobs):
+        columns = view.jobs
+        age_s = np.sqrt(view.now_s - columns.submit_s[jobs])
+        return (
+            columns.predicted_remaining_s[jobs] - age_s * (np.abs(columns.num_gpus - 3) < 2)[jobs]
+        )
+
+
 class LeastLogged(PreemptiveScheduler):
     """One that is asked for at each decision."""
 
@@ -118,6 +131,7 @@ PREEMPTIVE: dict[str, Make] = {
     "srtf": ORDERS["srtf"], "las": ORDERS["las"], "srsf": lambda p, s: Srsf(placer=p, sharing=s),
     "least_done": lambda p, s: LeastDone(placer=p, sharing=s),
     "least_share": lambda p, s: LeastShare(placer=p, sharing=s),
+    "least_waited": lambda p, s: LeastWaited(placer=p, sharing=s),
     "least_logged": lambda p, s: LeastLogged(placer=p, sharing=s),
     "least_left": lambda p, s: LeastLeft(placer=p, sharing=s),
     "class_first": lambda p, s: ClassFirst(placer=p, sharing=s),

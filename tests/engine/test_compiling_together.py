@@ -15,8 +15,8 @@ from numba import float64, from_dtype, int64
 from sim.compiling import compile_together
 from sim.heap import HEAP, add_to_heap, drop_from_heap, move_in_heap, order_heap
 
-if sys.argv[1] == "no process starts":
-    sys.executable = "/bin/false"
+if sys.argv[1]:
+    sys.executable = sys.argv[1]
 rows, owners = from_dtype(HEAP)[::1], from_dtype(np.dtype([("heap_at", np.int64)]))[::1]
 slot = (rows, owners, int64, float64, int64, int64)
 wanted = [(add_to_heap, slot), (move_in_heap, slot), (order_heap, slot[:3]),
@@ -36,14 +36,15 @@ assert heap["item"][0] == 2
 """
 
 
-def told(folder: Path, cores: int, case: str = "") -> tuple[list[int], list[int]]:
+def told(folder: Path, cores: int, helper: str = "") -> tuple[list[int], list[int]]:
     """Of four functions, which this process had compiled, and which it then found kept."""
     env = os.environ | {
         "NUMBA_NUM_THREADS": str(cores), "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, case], env=env, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-c", PROGRAM, helper], env=env, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     mine, loaded = json.loads(done.stdout)
     return mine, loaded
@@ -56,7 +57,13 @@ def test_each_is_compiled_by_one_process_and_kept_for_the_next(tmp_path):
     assert told(tmp_path, cores=2) == ([0] * 4, [1] * 4), "kept: nothing is left to share out"
 
 
-def test_what_a_failed_process_leaves_is_compiled_here(tmp_path):
-    mine, loaded = told(tmp_path, cores=2, case="no process starts")
-    assert 0 < sum(mine) < 4
-    assert loaded == [0] * 4
+def test_where_no_process_starts_all_is_compiled_here(tmp_path):
+    assert told(tmp_path, cores=2, helper="/bin/false") == ([1] * 4, [0] * 4)
+
+
+def test_what_a_process_claims_and_leaves_is_compiled_here(tmp_path):
+    helper = tmp_path / "helper"
+    helper.write_text("#!/bin/sh\nfor it in /proc/$$/fd/[3-9]; do head -c 1 $it; done\n")
+    helper.chmod(0o755)
+    mine, loaded = told(tmp_path, cores=2, helper=str(helper))
+    assert (sum(mine), loaded) == (3, [0] * 4)

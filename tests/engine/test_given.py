@@ -118,7 +118,10 @@ PRIORITIES = {  # what it gives: whether that is arithmetic which compiled code 
     "2 - (jobs.progress_s * jobs.num_gpus)[rows] / self.weight": True,
     "(jobs.restarts[rows] > 0) * -np.floor(jobs.submit_s[rows])": True,
     "np.exp(jobs.progress_s[rows])": False,  # compiled code's may differ in the last bit
-    "jobs.submit_s[rows] - view.now_s": False,
+    "-np.sqrt(np.abs(jobs.submit_s[rows] - view.now_s) / jobs.num_gpus[rows])": True,
+    "(jobs.submit_s - view.now_s)[rows] + (view.now_s > 60) * 2": True,
+    "view.now_s": False,
+    "view.now_s[rows]": False,
     "jobs.submit_s[rows] * len(view.queued)": False,
     "jobs.resume_s[rows]": False,
     "jobs.remaining_s[rows]": False,  # the run says that it needs DURATION
@@ -138,7 +141,7 @@ KEYS = {
     "jobs.attained_gpu_s / jobs.num_gpus": True,
     "np.sqrt(jobs.num_gpus) - np.arange(3) * jobs.progress_s": True,
     "np.lexsort((jobs.num_gpus, jobs.submit_s))": False,  # told once
-    "np.sqrt(jobs.progress_s)": False,
+    "np.cbrt(jobs.progress_s)": False,
     "np.ones(2) * jobs.progress_s": False,
     "(jobs.num_gpus > 1) * jobs.progress_s": True,
     "(jobs.num_gpus > 1) + (jobs.progress_s > 1)": False,
