@@ -27,8 +27,8 @@ from sim.traces.fit_parts import OutcomeShares, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
 from sim.traces.likeness import JobSample
 from sim.traces.prepare import offered_load, scale_load
-from sim.traces.setting import whole_streams
 from sim.traces.spec import WorkloadSpec, workload_yaml
+from sim.traces.streams import whole_streams
 from sim.traces.trace import Trace
 
 NO_LIMIT = 1 << 60  # GPUs where no cluster is named

@@ -267,7 +267,7 @@ def run_loop(task: LoopTask, number: int, shared: Shared) -> Ran:
 
     if task.cores:  # not before the imports, which would wait for each other on one core
         os.sched_setaffinity(0, task.cores)
-    step = prepared(make, task)
+    step = prepared(make, task.form, task.batch, task.seed)
     shared.ready_s[number] = time.monotonic()
     shared.barrier.wait()
     stamps_s, cpu_s = [max(shared.ready_s)], [time.process_time()]

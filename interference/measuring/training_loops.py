@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
-from interference.measuring.together import Form, LoopTask
-
 BATCHES = 8  # drawn beforehand and used in turn
 FIRST_STEPS = 3  # allocate memory and choose kernels
 COLOURS = 3
+Form = str  # "cuda": sizes for a GPU; "cpu": small ones for a core of the CPU
 Batch = tuple[Tensor, ...]
 Draw = Callable[[torch.Generator], Batch]
 Mark = Callable[[], torch.cuda.Event]
@@ -173,14 +172,16 @@ def steps_of(work: Work, form: Form, seed: int, mark: Mark | None = None) -> Cal
     return step
 
 
-def prepared(make: Callable[[Form, int], Work], task: LoopTask) -> Callable[[], float]:
+def prepared(
+    make: Callable[[Form, int], Work], form: Form, batch: int, seed: int
+) -> Callable[[], float]:
     """`steps_of` what `make` makes, after the first ones; in the process of a loop."""
-    torch.manual_seed(task.seed)
-    if task.form == "cpu":
+    torch.manual_seed(seed)
+    if form == "cpu":
         torch.set_num_threads(1)
-    step = steps_of(make(task.form, task.batch), task.form, task.seed)
+    step = steps_of(make(form, batch), form, seed)
     for _ in range(FIRST_STEPS):
         step()
-    if task.form == "cuda":
+    if form == "cuda":
         torch.cuda.synchronize()
     return step

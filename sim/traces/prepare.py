@@ -11,7 +11,8 @@ from sim.errors import TraceError, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
-from sim.traces.setting import Owners, Setting, Streams, check_count
+from sim.traces.setting import Owners, Setting, check_count
+from sim.traces.streams import Streams
 from sim.traces.trace import Trace, owners, starts, take
 
 

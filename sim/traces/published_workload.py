@@ -20,7 +20,8 @@ from sim.physics.shipped_files import NoInterference
 from sim.protocols import NetworkModel
 from sim.topology.topology import Topology
 from sim.traces.prepare import fitted
-from sim.traces.setting import Setting, Streams
+from sim.traces.setting import Setting
+from sim.traces.streams import Streams
 from sim.traces.trace import Trace, take
 from sim.traces.workload import DrawnWorkload
 

@@ -1,24 +1,18 @@
 """What a workload must know around it: the experiment, kinds of windows, which jobs count.
 
-Also the checks of its single options, of which None means that one is not used; and the random
-streams of one window, independent of each other and of every other window.
+Also the checks of its single options, of which None means that one is not used.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sim.arrays import IntArray
 from sim.errors import TraceError, check_numbers, nearest
 from sim.physics.catalogue import Catalogue
+from sim.protocols import DurationEstimator
 from sim.topology.topology import Topology
-
-if TYPE_CHECKING:
-    from sim.protocols import DurationEstimator
 
 
 def check_count(key: str, value: object) -> None:
@@ -39,66 +33,6 @@ def check_choice(key: str, value: object, known: Sequence[str]) -> None:
         )
 
 
-ALL = "all"  # the part that is everything
-PARTS = {"train": 0, "validation": 1, "test": 2, ALL: 4}  # first entry of the parts' spawn keys
-WHOLE = 3  # that of whole traces
-STRETCHES = 5  # that of stretches, whatever the part
-
-
-@dataclass(frozen=True)
-class Streams:
-    """One generator a purpose, so that a change of one draw leaves the others as they were."""
-
-    jobs: np.random.Generator  # which jobs, or the generated jobs themselves
-    profiles: np.random.Generator
-    homes: np.random.Generator
-    estimates: np.random.Generator
-
-
-def whole_streams(*, seed: int) -> Streams:
-    """The streams of a whole trace, shared with no window; TraceError if the seed is negative."""
-    return _streams(seed, WHOLE, 0)
-
-
-def window_streams(*, seed: int, part: str, index: int) -> Streams:
-    """The streams of window `index` of `part`; equal arguments give equal streams.
-
-    Raises:
-        TraceError: if the part is unknown, or seed or index is negative.
-    """
-    return _streams(seed, _number(part), index)
-
-
-def stretch_stream(*, seed: int, part: str, stretch: int) -> np.random.Generator:
-    """Deals the jobs of one stretch of `part` to its windows; equal for all of these.
-
-    Raises:
-        TraceError: if the part is unknown, or seed or stretch is negative.
-    """
-    return np.random.default_rng(_root(seed, STRETCHES, _number(part), stretch))
-
-
-def _number(part: str) -> int:
-    if part not in PARTS:
-        raise TraceError(
-            f"part '{part}' is unknown{nearest(part, PARTS)}; parts: {', '.join(PARTS)}"
-        )
-    return PARTS[part]
-
-
-def _streams(seed: int, kind: int, index: int) -> Streams:
-    root = _root(seed, kind, index)
-    jobs, profiles, homes, estimates = map(np.random.default_rng, root.spawn(4))
-    return Streams(jobs, profiles, homes, estimates)
-
-
-def _root(seed: int, *key: int) -> np.random.SeedSequence:
-    for name, value in (("seed", seed), ("window", key[-1])):
-        if value < 0:
-            raise TraceError(f"{name} is {value}; it must be 0 or more")
-    return np.random.SeedSequence(entropy=seed, spawn_key=key)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Owners:
     """How virtual clusters find their partitions."""
@@ -107,7 +41,7 @@ class Owners:
     of_group: Mapping[str, int]  # a group of servers -> its partition
 
     @classmethod
-    def of(cls, topology: Topology, partition_of_server: IntArray) -> Owners:
+    def of(cls, topology: Topology, partition_of_server: IntArray) -> "Owners":
         """Those of a cluster's servers (S,)."""
         gpus = np.bincount(partition_of_server, weights=topology.gpus_per_server)
         names = [] if topology.server_group is None else topology.server_group.tolist()

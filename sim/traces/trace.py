@@ -20,7 +20,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import TraceError, nearest
 from sim.jobs import Attempts, Precedence
-from sim.traces.setting import ALL, stretch_stream
+from sim.traces.streams import ALL, stretch_stream
 
 _warn = cache(logging.getLogger(__name__).warning)  # once a process: windows lose the same
 

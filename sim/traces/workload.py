@@ -21,14 +21,12 @@ from sim.traces.setting import (
     DISJOINT,
     RANDOM,
     Setting,
-    Streams,
     check_count,
     check_drawn_windows,
     check_windows_from,
-    whole_streams,
-    window_streams,
 )
 from sim.traces.spec import WorkloadSpec
+from sim.traces.streams import Streams, whole_streams, window_streams
 from sim.traces.text_table import GivenColumns
 from sim.traces.trace import (
     MANY,

@@ -15,8 +15,8 @@ from sim.jobs import CANCELLED, COMPLETED, FAILED
 from sim.traces import processes
 from sim.traces.generator import generate
 from sim.traces.likeness import JobSample, alike_shares, count_correlations
-from sim.traces.setting import window_streams
 from sim.traces.spec import DemandMix, WorkflowShape
+from sim.traces.streams import window_streams
 from tests.traces.trace_samples import STEADY, composed
 
 ALL = processes.DurationMixture(up_to_gang=64, weights=[1.0], mu=[5.0], sigma=[1.0])

@@ -11,7 +11,7 @@ from sim.errors import TraceError
 from sim.protocols import HistoryEstimator
 from sim.traces.estimators import GroupMedian, LastOfGroup, NoisyEstimator
 from sim.traces.prepare import rows_of
-from sim.traces.setting import window_streams
+from sim.traces.streams import window_streams
 from sim.traces.trace import Trace, take
 from tests.traces.trace_samples import HEADER, preset, setting
 
