@@ -50,13 +50,14 @@ def main() -> None:
     """Open each page at both widths."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="+", metavar="NAME=FILE")
-    parser.add_argument("--folder", type=Path, default=FIGURES)
+    parser.add_argument("--folder", type=Path, default=FIGURES, help="made where it is not there")
     parser.add_argument("--scheme", choices=["light", "dark"], default="light")
     parser.add_argument("--height", type=int, default=2000)
     options = parser.parse_args()
     found = os.environ.get("GPUYARD_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     from playwright.sync_api import sync_playwright
 
+    options.folder.mkdir(parents=True, exist_ok=True)
     failed = False
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])

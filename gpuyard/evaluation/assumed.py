@@ -108,7 +108,12 @@ def _words_of(section: Mapping[str, Any]) -> str:
     """What the class of a section, not one that it extends, says that it takes for granted."""
     own = vars(get_object(new_name(section["_target_"])))
     words: str = own.get("assumed", "")
-    return words.format(**{**own, **section})  # files of before leave to the class what is new
+    values = {**own, **section}  # files of before leave to the class what is new
+    return words.format(**{key: _plain(value) for key, value in values.items()})
+
+
+def _plain(value: object) -> object:
+    return ("off", "on")[value] if isinstance(value, bool) else value
 
 
 def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | None:

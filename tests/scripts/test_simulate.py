@@ -89,7 +89,7 @@ def test_a_cluster_of_today_runs_with_physics_and_says_what_it_assumes(done):
 
 def test_a_forest_described_before_it_had_all_its_keys_is_as_it_was(done, trace):
     words = ("scheduler=sjf", "estimator=random_forest", "~estimator.gittins")
-    told = "by a random forest on finished jobs (gittins: False)"
+    told = "by a random forest on finished jobs (gittins: off)"
     assert told in done("simulate", *csv(trace), *words).out
 
 
