@@ -24,7 +24,10 @@ from gpuyard.launch.terminal import RunCount
 from sim.files import ComparisonRow, Labels
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
+from sim.report.comparison_report import write_comparison
 from sim.report.job_times import Interval
+from sim.report.run_tables import job_frame
+from sim.report.standings import standings
 from sim.report.summary import headline, summarise
 from sim.run import Run as RawRun
 from sim.simulator import simulate as play
@@ -65,8 +68,6 @@ class Run:
     @cached_property
     def jobs(self) -> "pd.DataFrame":
         """One row a job, in order of submission: what `jobs.parquet` holds (docs/metrics.md)."""
-        from sim.report.run_tables import job_frame
-
         return job_frame(self.raw)
 
     @cached_property
@@ -130,8 +131,6 @@ class Comparison:
         """
         import pandas as pd
 
-        from sim.report.standings import standings
-
         ours = self.rows[0].labels.scheduler
         (setting,) = standings(self.rows, ours=ours, confidence=CONFIDENCE)
         return pd.DataFrame(
@@ -148,8 +147,6 @@ class Comparison:
 
     def save(self, folder: str | Path) -> None:
         """Write comparison.csv, comparison.md and jct_bars.png."""
-        from sim.report.comparison_report import write_comparison
-
         write_comparison(
             Path(folder), self.rows, ours=self.rows[0].labels.scheduler,
             confidence=CONFIDENCE, assumed=self.assumed,

@@ -23,6 +23,7 @@ from gpuyard.launch.errors import CONF
 from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
+from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv
 from sim.report.comparison_report import write_comparison
@@ -375,8 +376,6 @@ def main(cfg: DictConfig) -> None:
     else:  # nothing, or more than can be told apart
         log.info("jct_cdf.png left out: %d curves, it holds 1 to %d", len(curves), MOST_CURVES)
     if launch.config["page"]:
-        from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
-
         record = replace(launch.record, assumed=assumed)
         seen = _seen(results, ours)
         write_comparison_page(

@@ -36,6 +36,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import RunCount, table_console
+from gpuyard.pages.comparison_page import curve_of_checkpoint, write_comparison_page
 from sim.arrays import FloatArray
 from sim.files import FIRST_ROLES, run_names, with_windows, write_atomically
 from sim.report.comparison_report import write_comparison
@@ -189,8 +190,6 @@ def write_evaluation_page(
     seen: Sequence[Seen] = (),
 ) -> None:
     """Write report.html: tables, distributions, use, `seen` runs, the policy's learning curve."""
-    from gpuyard.pages.comparison_page import curve_of_checkpoint, write_comparison_page
-
     ranked = _ranked(outcomes)
     write_comparison_page(
         folder,

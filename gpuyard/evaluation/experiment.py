@@ -14,6 +14,8 @@ from gpuyard.evaluation.physics import ASKED, believed, physics_name, physics_of
 from gpuyard.launch.build import RULES, build, check_choice, check_plain
 from gpuyard.launch.errors import ConfigError
 from marl.env.world import World
+from sim.engine.composed import PartitionedScheduler, QueueScheduler
+from sim.engine.given import check_scheduler
 from sim.errors import TraceError
 from sim.files import Labels
 from sim.jobs import JobTable
@@ -231,9 +233,6 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
         OneQueueError: it knows one queue, and there are several partitions.
         GpuYardError: it is no scheduler.
     """
-    from sim.engine.composed import PartitionedScheduler, QueueScheduler
-    from sim.engine.given import check_scheduler
-
     scheduler: Scheduler = build(config, "scheduler")
     check_scheduler(scheduler)
     if partitions > 1 and getattr(scheduler, "one_queue", False):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.evaluation.assumed import assumed_line, assumptions, warn_of_idle_words, warn_of_unread
 from gpuyard.evaluation.experiment import (
@@ -42,6 +42,7 @@ from sim.arrays import IntArray
 from sim.files import Labels, write_atomically
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
+from sim.report.figures import utilisation_queue
 from sim.report.perfetto import TRACE_FILE, write_perfetto
 from sim.report.replay import Replay, event_line, heat_map
 from sim.report.run_folder import TIMELINE_BINS, Record, write_run
@@ -55,7 +56,7 @@ from sim.report.run_tables import (
     server_columns,
 )
 from sim.report.summary import headline, summarise
-from sim.report.timeline import gpu_lists, span_s
+from sim.report.timeline import gpu_lists, span_s, timeline_of
 from sim.run import Run
 
 log = logging.getLogger(__name__)
@@ -219,9 +220,6 @@ def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
             log.warning("figure_at_s is %s, outside the run, %s to %s s", at_s, first_s, last_s)
         heatmap(run, path=path, at_s=at_s)
     else:
-        from sim.report.figures import utilisation_queue
-        from sim.report.timeline import timeline_of
-
         utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)
 
 
@@ -286,8 +284,6 @@ def _show(replay: Replay, event: int, with_map: bool) -> None:
 
 def _max_tenants(folder: Path) -> int:
     """How many jobs a GPU of that run could hold, from its config.yaml."""
-    from omegaconf import OmegaConf
-
     path = folder / "config.yaml"
     if not path.is_file():
         raise ConfigError(f"{path} is not there; path must name the folder of a simulated run")

@@ -24,6 +24,7 @@ from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import table_console
+from gpuyard.pages.comparison_page import write_folder_page
 from gpuyard.reproduction.node import PAGE_FILE as TABLES
 from gpuyard.reproduction.node import Reproduction, asked, put_into, reproduction_of, titles
 from gpuyard.reproduction.planned import PROGRAM, Cell, Planned, cells_of, planned_of
@@ -65,8 +66,6 @@ def reproduce(cfg: DictConfig) -> None:
     if launch.config["into"] is not None:
         _put_table(launch, str(experiment))
     if launch.config["page"]:
-        from gpuyard.pages.comparison_page import write_folder_page
-
         title = str(launch.config["reproduce"]["title"])
         write_folder_page(launch.folder, launch.record, launch.config, title=title)
 

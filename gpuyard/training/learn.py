@@ -27,6 +27,7 @@ from gpuyard.launch.build import check_flags
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
+from gpuyard.pages.comparison_page import write_folder_page
 from gpuyard.training.form import NetworkForm, NetworkPlayer, Player, ScorePlayer, weights_path
 from gpuyard.training.setting import AUTO, DISTIL, NETWORK, SCORE, policy_in, rival_of, trainer_of
 from gpuyard.training.strategies import CHECKPOINT, Point
@@ -325,6 +326,4 @@ def main(cfg: DictConfig) -> None:
     print(report(launch, trainer))
     if launch.config["page"]:
         show(launch.folder, launch.folder, launch.config)
-        from gpuyard.pages.comparison_page import write_folder_page
-
         write_folder_page(launch.folder, record, launch.config, title="learning")

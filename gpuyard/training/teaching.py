@@ -19,20 +19,21 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from gpuyard.launch.build import Rules, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import NetworkForm
+from gpuyard.training.network import refitted
 from gpuyard.training.strategies import moved
 from gpuyard.training.trainer import TRAIN_WINDOWS, Trainer
 from gpuyard.training.windows import TRAIN, SourceSpec, source_of
-from marl.policy.branching import Contrasts, Sampling, by_shape
+from marl.policy.branching import Brancher, Contrasts, Sampling, by_shape
 from marl.policy.branching import joined as joined_contrasts
-from marl.training.episodes import Shown, joined
-from marl.training.teaching import Clipping, Fitting, Teaching
+from marl.training.episodes import Shown, joined, watch
+from marl.training.teaching import Clipping, Fitting, Teaching, distil, improved, taught
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 
@@ -61,18 +62,21 @@ PPO_RULES = SAMPLING_RULES | {"algo.clip": (False, 0)}
 DISTIL_RULES = FIT_RULES | {"algo.share": (False, 0)}
 
 
+Fit = TypeVar("Fit", bound=Fitting)  # of `marl.training.teaching`
+
+
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(Generic[Fit]):
     """What one round does."""
 
     windows: int  # training windows that are branched, or shown to a teacher
-    fit: Any  # `Teaching`, `Clipping` or `Fitting`
-    sampling: Any = None  # `Sampling` of branches
+    fit: Fit
+    sampling: Sampling | None = None  # of branches
     search_windows: int = 0  # others, that say how far to go
     share: float = 1.0  # of the turns that a teacher is shown
 
 
-def branch_rounds(config: Mapping[str, Any]) -> Rounds:
+def branch_rounds(config: Mapping[str, Any]) -> Rounds[Teaching]:
     """From the key `algo`.
 
     Raises:
@@ -116,7 +120,7 @@ def _sampling_of(given: Mapping[str, Any]) -> Sampling:
     )
 
 
-def ppo_rounds(config: Mapping[str, Any]) -> Rounds:
+def ppo_rounds(config: Mapping[str, Any]) -> Rounds[Clipping]:
     """As `branch_rounds`."""
     given = _given(config, PPO_RULES, "unit_s", "clip")
     clipping = Clipping(**_fit(given), unit_s=given["unit_s"], clip=given["clip"])
@@ -127,8 +131,6 @@ def play_branches(
     source_spec: SourceSpec, form: NetworkForm, vector: FloatArray, sampling: Sampling, window: int
 ) -> tuple[Contrasts | None, bool]:
     """What was tried in this window of the part `train`, and whether its run failed."""
-    from marl.policy.branching import Brancher  # torch
-
     source = source_of(source_spec)
     brancher = Brancher(form.policy(vector), form.rules, sampling)
     simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
@@ -138,10 +140,10 @@ def play_branches(
         return None, True
 
 
-class _RoundsTrainer(Trainer):
+class _RoundsTrainer(Trainer, Generic[Fit]):
     """Rounds instead of updates of evolution strategies; all else is the same."""
 
-    def __init__(self, rounds: Rounds, **given: Any) -> None:
+    def __init__(self, rounds: Rounds[Fit], **given: Any) -> None:
         """`given`: as `Trainer` takes it; what is saved has the form of a network."""
         super().__init__(**given)
         self._rounds = rounds
@@ -166,8 +168,6 @@ class _RoundsTrainer(Trainer):
 
     def _fitted(self, fit: Callable[[Any, Mapping[str, Any], int], float]) -> tuple[Any, float]:
         """(n,) the weights after `fit` of a policy, masks and seed; and what that gave."""
-        from gpuyard.training.network import refitted  # torch
-
         climb = self.saved.climb
         vector, gave = refitted(
             self._form, climb, lambda policy, masks: fit(policy, masks, climb.seed + climb.update)
@@ -178,8 +178,9 @@ class _RoundsTrainer(Trainer):
 
     def _branched(self, windows: list[int]) -> list[Contrasts]:
         """What is tried in these windows, by the shape of what was observed."""
-        spec, mean = self.source_spec, self.saved.climb.mean
-        play = partial(play_branches, spec, self._form, mean, self._rounds.sampling)
+        spec, mean, sampling = self.source_spec, self.saved.climb.mean, self._rounds.sampling
+        assert sampling is not None
+        play = partial(play_branches, spec, self._form, mean, sampling)
         # One by one: it takes seconds, and nobody waits for the slowest.
         return list(map(joined_contrasts, by_shape(self._found(play, windows, windows))))
 
@@ -195,7 +196,7 @@ def _sizes(contrasts: list[Contrasts]) -> tuple[int, int]:
     return sum(map(len, contrasts)), sum(turns)
 
 
-class BranchTrainer(_RoundsTrainer):
+class BranchTrainer(_RoundsTrainer[Teaching]):
     """Plays, branches, regresses, and goes as far as playing says."""
 
     @property
@@ -205,8 +206,6 @@ class BranchTrainer(_RoundsTrainer):
         return self.saved.climb.update * played
 
     def _update(self) -> None:
-        from marl.training.teaching import taught  # torch
-
         climb, count = self.saved.climb, self._rounds.windows
         windows = self._windows(count + self._rounds.search_windows, 2)
         contrasts = self._branched(windows[:count])
@@ -242,12 +241,10 @@ def rate_at(progress: float) -> float:
     return 1.0 + (LAST_RATE - 1.0) * min(fallen, 1.0)
 
 
-class PpoTrainer(_RoundsTrainer):
+class PpoTrainer(_RoundsTrainer[Clipping]):
     """Plays, branches, climbs PPO's objective."""
 
     def _update(self) -> None:
-        from marl.training.teaching import improved  # torch
-
         windows, how = self._windows(self._rounds.windows, 4), self._rounds.fit
         how = replace(how, learning_rate=how.learning_rate * rate_at(self._progress()))
         contrasts = self._branched(windows)
@@ -269,7 +266,7 @@ class Teacher:
     vector: FloatArray
 
 
-def distil_rounds(config: Mapping[str, Any]) -> Rounds:
+def distil_rounds(config: Mapping[str, Any]) -> Rounds[Fitting]:
     """As `branch_rounds`."""
     given = _given(config, DISTIL_RULES, "share")
     if given["share"] > 1:
@@ -285,8 +282,6 @@ def watch_window(
 
     `task`: the window, and whether the teacher plays it itself.
     """
-    from marl.training.episodes import watch  # torch
-
     source, (window, led) = source_of(source_spec), task
     # A copy: the next call of `policy` may write on the same network.
     shows = deepcopy(teacher.form.policy(teacher.vector))
@@ -298,17 +293,15 @@ def watch_window(
         return None, True
 
 
-class DistilTrainer(_RoundsTrainer):
+class DistilTrainer(_RoundsTrainer[Fitting]):
     """Plays, is shown what its teacher would have done, and fits that."""
 
-    def __init__(self, rounds: Rounds, teacher: Teacher, **given: Any) -> None:
+    def __init__(self, rounds: Rounds[Fitting], teacher: Teacher, **given: Any) -> None:
         """`given`: as `Trainer` takes it; what is saved has the form of a network."""
         super().__init__(rounds, **given)
         self._teacher = teacher
 
     def _update(self) -> None:
-        from marl.training.teaching import distil
-
         shown, how = self._shown(), self._rounds.fit
         vector, alike = self._fitted(
             lambda policy, masks, seed: distil(policy, shown, how, masks, seed)
