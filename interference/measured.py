@@ -250,7 +250,7 @@ FIT_NIC_GBPS = 10.0
 FIT_INTRA_GBPS = 100.0
 GANGS = (2, 4, 8)
 LEAST_RATIO = 0.3
-TYPE_WEIGHT = {"p100": 3.0, "v100": 1.0}  # V100 figures mix machines; the K80 shows no cost
+TYPE_WEIGHT = {"k80": 0.0, "p100": 3.0}  # it shows no cost; V100 figures mix machines; others 1
 _GRID_BYTES = np.concatenate([[0.0], np.geomspace(1e3, 1e10, 7001)])  # steps of 0.23 %
 
 
@@ -282,7 +282,7 @@ def fit_sync_bytes(*, compute_s: FloatArray, ratio: FloatArray, weight: FloatArr
     return np.where(np.isnan(fitted), np.nanmedian(fitted), fitted)
 
 
-SCALING_TYPES = ("k80", "p100")
+NOT_SCALING = ("v100",)
 MOST_GPUS = 8
 
 
@@ -292,7 +292,7 @@ def measured_speedup(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatA
     ran = one_server.droplevel("consolidated").unstack("num_gpus")
     ran = ran.reindex(columns=range(1, MOST_GPUS + 1))
     gains = ran.div(ran[1], axis=0).transform(np.log)
-    known = gains[gains.index.isin(SCALING_TYPES, level="gpu_type")]
+    known = gains[~gains.index.isin(NOT_SCALING, level="gpu_type")]
     points = known.groupby("profile").mean().reindex(names)
     points[1] = 0.0
     speedup = np.full((len(names), MOST_GPUS + 1), np.nan)
@@ -304,27 +304,31 @@ def measured_speedup(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatA
     return speedup
 
 
-GPU_TYPES = ("k80", "p100", "v100")
 SINGLE_GPU_MODELS = ("Recommendation",)  # never run on several GPUs in the source
 
 
 class MeasuredProfiles(Catalogue):
-    """The profiles that have measured pairs, on the three GPU types of the source."""
+    """The profiles that have measured pairs, on the GPU types of these: Gavel has three."""
 
     def __init__(self, *, data_dir: Path | str) -> None:
         """Read below `data_dir`; PhysicsError where a file is missing or a speed is."""
-        names = tuple(sorted(set(read_pairs(data_dir).victim), key=profile_key))
-        speeds = read_isolated(data_dir)
-        compute_s = solo_step_s(speeds, names)
+        pairs, speeds = read_pairs(data_dir), read_isolated(data_dir)
+        names = tuple(sorted(set(pairs.victim), key=profile_key))
+        types, place = tuple(sorted(set(pairs.gpu_type))), str(Path(data_dir, GAVEL_ISOLATED))
+        compute_s = solo_step_s(speeds, names, types, place)
+        ratio = measured_spread_ratio(speeds, names, types)
+        weight = np.array([TYPE_WEIGHT.get(gpu_type, 1.0) for gpu_type in types])
+        if not np.isfinite(ratio[:, weight > 0]).any():
+            raise PhysicsError(
+                f"{place}: no profile has speeds of 2, 4 or 8 GPUs both on one server "
+                "(consolidated 1) and spread (0), which say how much it communicates; add some, or "
+                "use profiles=shipped"
+            )
         super().__init__(
             names=names,
-            gpu_types=GPU_TYPES,
+            gpu_types=types,
             compute_s=compute_s,
-            sync_bytes=fit_sync_bytes(
-                compute_s=compute_s,
-                ratio=measured_spread_ratio(speeds, names),
-                weight=np.array([TYPE_WEIGHT.get(gpu_type, 0.0) for gpu_type in GPU_TYPES]),
-            ),
+            sync_bytes=fit_sync_bytes(compute_s=compute_s, ratio=ratio, weight=weight),
             gang_ok=np.array([profile_key(name)[0] not in SINGLE_GPU_MODELS for name in names]),
             source="measured",
             speedup=measured_speedup(speeds, names),
@@ -351,23 +355,27 @@ class MeasuredInterference:
         return pair_table_of(self._rows, catalogue, source="measured", place=GAVEL_PAIRS)
 
 
-def solo_step_s(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatArray:
-    """(P, T) seconds a step on one GPU; PhysicsError where one is missing or 0."""
+def solo_step_s(
+    speeds: pd.Series[float], names: tuple[str, ...], types: tuple[str, ...], place: str
+) -> FloatArray:
+    """(P, T) seconds a step on one GPU; PhysicsError, naming `place`, where one is missing or 0."""
     alone = speeds[speeds.index.isin([1], level="num_gpus")]
     by_type = alone.groupby(["profile", "gpu_type"]).last().unstack("gpu_type")
-    found = by_type.reindex(index=names, columns=GPU_TYPES).to_numpy(np.float64)
+    found = by_type.reindex(index=names, columns=types).to_numpy(np.float64)
     for row, column in np.argwhere(~(found > 0.0)):
         raise PhysicsError(
-            f"profile {names[row]!r} has no isolated speed on {GPU_TYPES[column]} (1 GPU) in the "
-            "isolated-speed file; every profile with pairs needs one"
+            f"{place}: profile {names[row]!r} has no speed above 0 on one {types[column]}; every "
+            "profile with pairs needs one on every GPU type with pairs"
         )
     return np.asarray(1.0 / found)
 
 
-def measured_spread_ratio(speeds: pd.Series[float], names: tuple[str, ...]) -> FloatArray:
+def measured_spread_ratio(
+    speeds: pd.Series[float], names: tuple[str, ...], types: tuple[str, ...]
+) -> FloatArray:
     """(P, T) spread / one-server speed, geometric mean over gangs, in [0.3, 1]; NaN: none."""
     ran = speeds[(speeds > 0) & speeds.index.isin(GANGS, level="num_gpus")]
     gangs = ran.unstack("consolidated").reindex(columns=[False, True])
     logs = (gangs[False] / gangs[True]).transform(np.log).groupby(["profile", "gpu_type"]).mean()
-    table = logs.unstack("gpu_type").reindex(index=names, columns=GPU_TYPES)
+    table = logs.unstack("gpu_type").reindex(index=names, columns=types)
     return np.clip(np.exp(table.to_numpy(np.float64)), LEAST_RATIO, 1.0)

@@ -108,11 +108,12 @@ def make_single_agent_env(
 
 
 def load_policy(folder: str | Path) -> "MarlScheduler":
-    """A trained policy as a scheduler for `simulate` and `evaluate`.
+    """A policy as a scheduler for `simulate` and `evaluate`.
 
     Args:
-        folder: the `policy` folder of a training, or one that ships: pretrained,
-            pretrained_suspending, pretrained_forest, pretrained_alone, pretrained_gittins.
+        folder: the `policy` folder of a training, or one that ships: pretrained (which decides as
+            the tuned linear score), pretrained_suspending (learned), pretrained_forest,
+            pretrained_alone, pretrained_gittins.
 
     Raises:
         PolicyFileError: it is missing, truncated or foreign.

@@ -230,7 +230,7 @@ def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]
         sure = "overlap" if all_of < windows * among else "may overlap"
         yield (f"{windows} windows of {among} in a row of {all_of} jobs {sure}, which intervals "
                "do not know: see workload.windows_from")  # fmt: skip
-    if jobs == all_of and config.get("windows", 1) != 1:
+    if jobs == all_of >= (config["workload"].get("num_jobs") or 0) and windows > 1:
         yield f"every window holds the same {jobs} jobs: only what is drawn for them differs"
 
 

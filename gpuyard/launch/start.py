@@ -373,7 +373,8 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException | YAMLError):
         return explain(error)
     if isinstance(error, OSError) and (error.filename or error.errno == ENOSPC):
-        last = f"{_started[-1].folder}, or " if _started else ""  # not all libraries name a file
+        # Not all libraries name a file.
+        last = f"{_started[-1].folder if _started else 'the folder of results'}, or "
         why = os.strerror(error.errno) if error.errno else error.strerror
         return f"{error.filename or f'{last}what is printed to'}: {why}"
     if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):

@@ -178,8 +178,9 @@ def jct_figure(jct_s: Mapping[str, FloatArray], look: Mapping[str, Look]) -> Fig
         x_s, share = _curve(np.maximum(times_s, SHORTEST_S))
         longest_s = max(longest_s, float(times_s[-1]))
         data.append({
-            "type": "scatter", "mode": "lines", "name": label(name), "line": look[name] | {
+            "type": "scatter", "name": label(name), "line": look[name] | {
                 "shape": "hv" if len(times_s) <= MOST_POINTS else "linear"},
+            "mode": "lines" if len(times_s) > 1 else "markers",  # of one point there is no line
             "x": numbers(x_s), "y": numbers(share * 100.0, 5),
             "customdata": [time_text(value) for value in x_s.tolist()],
             "hovertemplate": "%{y:.1f} % within %{customdata}",

@@ -23,6 +23,7 @@ from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report
 from gpuyard.reproduction.runs import PARTS
 from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
+from sim.dag.model_graphs import graph_name
 from sim.dag.plan import gap_correlation, lower_bound_s, schedule
 from sim.dag.problem import DagProblem, GpuModel, dag_problem, drawn_machines
 from sim.dag.search import Meter, Search, random_start, start_plans
@@ -51,7 +52,7 @@ class Cell:
     @property
     def name(self) -> str:
         """In results."""
-        return f"{self.family} {self.graph.partition('.')[0]} {self.network} {self.draw}"
+        return f"{self.family} {graph_name(self.graph)} {self.network} {self.draw}"
 
 
 @dataclass(frozen=True)

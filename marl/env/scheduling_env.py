@@ -53,11 +53,15 @@ def _options(given: dict[str, Any]) -> tuple[int | None, float]:
         if hint := nearest(str(key), OPTIONS):
             raise GpuYardError(f"options has no {key!r}{hint}")
     window, cut_frac = given.get("window"), given.get("cut_frac", np.inf)
-    if window is not None and (not isinstance(window, Integral) or window < 0):
+    if window is not None and not _is_count(window):
         raise GpuYardError(f"options.window is {window!r}; it must be a whole number from 0")
     if not isinstance(cut_frac, Real) or not float(cut_frac) > 0.0:
         raise GpuYardError(f"options.cut_frac is {cut_frac!r}; it must be a number above 0")
     return None if window is None else int(window), float(cut_frac)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
 ROUNDS_PER_JOB = 5.2  # turns: about what an episode takes, measured in the headline setting
@@ -157,6 +161,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
             GpuYardError: an option is none of these, or no such number.
         """
         if seed is not None:
+            if not _is_count(seed):
+                raise GpuYardError(f"seed is {seed!r}; it must be a whole number from 0, or None")
             self._rng = np.random.default_rng(seed)
         window, cut_frac = _options(options or {})
         jobs = self.make_jobs(int(self._rng.integers(2**31)) if window is None else window)

@@ -253,7 +253,7 @@ def _described(folder: Path) -> tuple[PolicySpec, CodecRules, Known]:
             raise PolicyFileError(
                 f"{path}: the policy has an action {unknown[0]!r}; here are {', '.join(actions)}"
             )
-        return spec, rules, columns_of(content.get("columns", {}))
+        return spec, rules, columns_of(dict(content.get("columns", {})))
     except (ValueError, KeyError, TypeError) as error:
         raise PolicyFileError(f"{path}: is not a policy description ({error})") from error
 

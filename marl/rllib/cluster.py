@@ -255,6 +255,11 @@ class Pool:
             for answer in (*done, *late):
                 return answer
             if not self._here:
+                if isinstance(self._spec, LocalRay) and not _is_alive():
+                    raise RayError(
+                        "the private Ray of this program has died (out of memory?); go on as is "
+                        "told here, with a smaller jobs, or jobs=1, which needs no Ray"
+                    )
                 log.warning("no worker has room on the Ray cluster, or starts; waiting for one")
 
     def _welcomed(self, answer: Any) -> list[Any]:
@@ -276,6 +281,14 @@ class Pool:
         del self._here[actor]
         ray.kill(actor)  # one that only could not be reached must not come back
         self._call_in()
+
+
+def _is_alive() -> bool:
+    """Whether the cluster has a node that lives; a private one has no other to wait for."""
+    try:
+        return any(node["Alive"] for node in ray.nodes())
+    except RaySaysError:
+        return False
 
 
 def _is_past(at_s: float) -> bool:

@@ -231,8 +231,10 @@ class Fit:
         self._optimiser = torch.optim.AdamW(
             [*self.weights, *more], lr=how.learning_rate, weight_decay=how.weight_decay
         )
+        total = self.steps + 1
+        rise = WARM_SHARE if WARM_SHARE * total != 1.0 else 0.0  # torch divides by its length, 0
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._optimiser, how.learning_rate, total_steps=self.steps + 1, pct_start=WARM_SHARE
+            self._optimiser, how.learning_rate, total_steps=total, pct_start=rise
         )
 
     def turns(self, seed: int) -> Iterator[tuple[int, IntArray]]:

@@ -116,6 +116,7 @@ class NodeRows:
         raise TopologyError(
             f"{self.path}, line 1: no column '{name}'{f' ({key})' * bool(key)}"
             f"{nearest(name, self.header)}; the file has: {', '.join(self.header)}"
+            + ("; fields must be separated by commas" if len(self.header) == 1 else "")
         )
 
     def text(self, row: int, column: int) -> str:

@@ -30,6 +30,8 @@ from sim.traces.setting import check_count
 from sim.traces.text_table import Columns, check_either, checked_columns, read_text_table
 from sim.traces.trace import Trace, on_a_cycle, starts
 
+log = logging.getLogger(__name__)
+
 UNFINISHED = 3
 TASK_STATES = {
     "Terminated": COMPLETED, "Failed": FAILED, "Cancelled": FAILED, "Interrupted": FAILED,
@@ -121,10 +123,14 @@ def _precedence(reader: ColumnReader, job: IntArray) -> Precedence:
         if found is not None:
             key = (int(job[row]), _number(found[1]))
             repeated[row] = row_of.setdefault(key, row) != row
-    lists = [
+    named = [
         [] if found is None else _parents(found, int(job[row]), row_of)
         for row, found in enumerate(parsed)
     ]
+    lists = [[row for row in rows if row >= 0] for rows in named]
+    if missing := sum(row < 0 for rows in named for row in rows):
+        log.warning("%s: %d tasks that others wait for are not in the file; nobody waits for them",
+                    reader.path, missing)  # fmt: skip
     first = starts([len(rows) for rows in lists])
     parents = np.array([parent for rows in lists for parent in rows], dtype=np.int64)
     reader.flag("task_name", repeated, "has the number of another task of its job")
@@ -134,9 +140,9 @@ def _precedence(reader: ColumnReader, job: IntArray) -> Precedence:
 
 
 def _parents(found: re.Match[str], job: int, row_of: dict[tuple[int, int], int]) -> list[int]:
+    """Rows of the tasks that one waits for; -1: it is not there."""
     numbers = [_number(part) for part in found[2].split("_")[1:]]
-    rows = [row_of.get((job, number), -1) for number in dict.fromkeys(numbers)]
-    return [row for row in rows if row >= 0]
+    return [row_of.get((job, number), -1) for number in dict.fromkeys(numbers)]
 
 
 def _number(digits: str) -> int:
@@ -242,8 +248,6 @@ def read_jobs(
         if good
     }
 
-
-log = logging.getLogger(__name__)
 
 STATES = {"Terminated": COMPLETED, "Failed": FAILED, "Running": UNFINISHED, "Waiting": UNFINISHED}
 PERCENT = 100

@@ -189,8 +189,8 @@ class ColumnReader:
         first = next((each for each in found if each is not None), None)
         zone = None if first is None else first.tzinfo
         self._zone = self._zone or zone
-        rule = ("is not a timestamp such as 2020-03-18 04:01:39; map a column of seconds "
-                "as workload.columns.submit_s instead")  # fmt: skip
+        fix = "; map a column of seconds as workload.columns.submit_s instead"
+        rule = f"is not a timestamp such as 2020-03-18 04:01:39{fix * (key == 'submit_time')}"
         if form is not None:
             rule = f"is not in the form {form!r}; correct workload.reader.time_format"
         self.flag(key, unreadable & given, rule)

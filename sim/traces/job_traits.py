@@ -88,7 +88,7 @@ class TypeWords:
         known = ", ".join(self.known) or "none named"
         first = _type_words(text)[0]
         return (
-            f"job {job}: gpu_types is {text!r}{nearest(first, self.known)}; the cluster has "
+            f"job {job}: gpu_types is {text!r}; the cluster has "
             f"{known}; say which type each name is with "
             f"'+workload.rules.gpu_type_names={{{first}: TYPE}}', or let such jobs run anywhere "
             f"with workload.rules.unknown_gpu_types=any"

@@ -89,6 +89,9 @@ def _position(key: str, name: str, header: list[str], path: str, delimiter: str)
     return header.index(name)
 
 
+DISPENSABLE = ("user", "vc", "group", "model", "priority")  # whatever the reader
+
+
 def mapping_word(key: str, name: str) -> str:
     """The word of a command line that maps a column, quoted for Hydra and the shell if need be."""
     return shlex.quote(override(f"workload.columns.{key}", name))
@@ -102,6 +105,8 @@ def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -
     odd = next((each for each in header if not PLAIN_NAME.fullmatch(each)), None)
     if odd is not None and len(header) > 1:
         message += f", quoted where it has other signs than letters: {mapping_word(key, odd)}"
+    if key in DISPENSABLE:
+        message += ", or =null where there is none"
     if key == "submit_s":
         message += " (for timestamps workload.columns.submit_time=NAME)"
     other = next((word for word, mark in DELIMITERS.items() if mark in header[0]), None)

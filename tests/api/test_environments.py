@@ -90,13 +90,15 @@ def test_windows_that_judge_are_played_in_the_physics_by_their_numbers():
     assert not np.array_equal(submitted[0], submitted[1])
 
 
-@pytest.mark.parametrize(("options", "told"), [
-    ({"cutfrac": 0.1}, "cut_frac"), ({"cut_frac": "a"}, "above"), ({"cut_frac": 0}, "above 0"),
-    ({"window": -1}, "whole number"), ({"window": 0.5}, "whole number"),
+@pytest.mark.parametrize(("given", "told"), [
+    ({"options": {"cutfrac": 0.1}}, "cut_frac"), ({"options": {"cut_frac": "a"}}, "above"),
+    ({"options": {"cut_frac": 0}}, "above 0"), ({"options": {"window": -1}}, "whole number"),
+    ({"options": {"window": 0.5}}, "whole"), ({"options": {"window": True}}, "window is True"),
+    ({"seed": -1}, "seed is -1; it must be a whole"), ({"seed": "a"}, "seed is 'a'; it must be"),
 ])  # fmt: skip
-def test_options_of_an_episode_are_checked(options, told: str):
+def test_what_an_episode_is_asked_for_is_checked(given, told: str):
     with pytest.raises(GpuYardError, match=told):
-        env_of().reset(options=options)
+        env_of().reset(**given)
 
 
 def test_a_reward_gives_numbers():

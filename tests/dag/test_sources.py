@@ -6,15 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from sim.dag import families
+from sim.dag import families, model_graphs
 from sim.dag.problem import DagError
-from sim.errors import TraceError
 from sim.traces.alibaba import AlibabaDag
 
 PROFILE = """node1 -- Input0 -- forward_compute_time=900.0, backward_compute_time=0.0, \
 activation_size=8000000.0, parameter_size=0.0
 node2 -- Linear(4, 2) -- forward_compute_time=2.0, backward_compute_time=3.0, \
-activation_size=[1000000.0; 500000.0], parameter_size=1073741824.0
+activation_size=[1000000.0; 500000.0], parameter_size=[1073741824.0; 0.0]
 node3 -- ReLU(inplace) -- forward_compute_time=1.0, backward_compute_time=0.5, \
 activation_size=0.0, parameter_size=0.0
 \tnode1 -- node2
@@ -40,7 +39,7 @@ def edges_of(graph) -> dict[tuple[str, str], float]:
 def test_pipedream_becomes_a_training_step(tmp_path):
     path = tmp_path / "toy.graph.txt"
     path.write_text(PROFILE)
-    graph = families.pipedream_graph(path)
+    graph = model_graphs.pipedream_graph(path)
     work = dict(zip(graph.tasks, graph.work_s.tolist(), strict=True))
     assert work == {"node2": 0.002, "node3": 0.001, "node2*": 0.003, "node3*": 0.0005}
     assert edges_of(graph) == {
@@ -59,35 +58,74 @@ def test_pipedream_becomes_a_training_step(tmp_path):
         (PROFILE.replace("=2.0", "=two"), "line 2: 'two' is not a number"),
         (PROFILE.replace("=2.0", "=-2.0"), "'node2' has work -0.002"),
         (PROFILE + "\tnode3 -- node2\n", "circle"),
+        (PROFILE + PROFILE.splitlines()[1] + "\n", "line 6: 'node2' is a node already"),
     ],
 )
 def test_a_broken_profile_is_refused(tmp_path, text, told):
     path = tmp_path / "toy.graph.txt"
     path.write_text(text)
     with pytest.raises(DagError, match=told):
-        families.pipedream_graph(path)
+        model_graphs.pipedream_graph(path)
 
 
-@pytest.mark.parametrize(("name", "mb"), [("layer_toy.json.gz", 2147.483648), ("op.json", 12.0)])
-def test_dnn_partitioning_graphs(tmp_path, name, mb):
+def operators(folder, name="op.json", **edge):
+    """A file of two nodes, and an edge with this cost and size."""
     nodes = [{"id": 4, "name": "in", "fpgaLatency": 2.0, "size": 2**30},
              {"id": 7, "name": "out", "fpgaLatency": 0.0, "size": 0}]  # fmt: skip
-    content = {"nodes": nodes, "edges": [{"sourceId": 4, "destId": 7, "cost": 1.0}]}
+    content = {"nodes": nodes, "edges": [{"sourceId": 4, "destId": 7, **edge}]}
     text = json.dumps(content).encode()
-    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    graph = families.dnn_partitioning_graph(tmp_path / name)
+    (folder / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["layer_toy.json.gz", "op.v2.json"])
+def test_edges_of_dnn_partitioning_graphs_hand_on_their_bytes(tmp_path, name):
+    graph = model_graphs.dnn_partitioning_graph(operators(tmp_path, name, cost=0.5, size=3e6))
+    assert graph.name == name.partition(".json")[0]
     assert graph.tasks == ("4 in", "7 out")
     assert graph.work_s.tolist() == [0.002, 0.0] and graph.need_gib.tolist() == [1.0, 0.0]
-    assert graph.parent_mb.tolist() == [pytest.approx(mb)]
+    assert graph.parent_mb.tolist() == [3.0]
 
 
-def test_a_broken_json_or_gzip_file_is_refused(tmp_path):
-    (tmp_path / "op.json").write_text('{"nodes": []}')
-    with pytest.raises(DagError, match=r"op\.json: is no graph"):
-        families.dnn_partitioning_graph(tmp_path / "op.json")
+def test_backward_edges_of_layers_hand_on_what_their_cost_says(real_data):
+    # Sizes of some are those of other edges; costs are the activations of PipeDream's profile.
+    units = {"layer_resnet50_training": 2**31, "operator_bert_l-3_training": 2**31 / 1e3}
+    for name, unit in units.items():
+        path = real_data / f"dag/dnn_partitioning/{name}.json.gz"
+        edges = json.loads(gzip.decompress(path.read_bytes()))["edges"]
+        graph = model_graphs.dnn_partitioning_graph(path)
+        assert graph.parent_mb.sum() == pytest.approx(sum(e["cost"] for e in edges) * unit / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda found: found.pop("edges"), r"op\.json: is no graph of dnn-partitioning"),
+        (lambda found: found["edges"][0].update(size=0), "no edge has both a cost and a size"),
+        (lambda found: found["edges"][0].update(destId=9), "'9', which is unknown"),
+        (lambda found: found["nodes"][1].update(fpgaLatency=None), "fpgaLatency is None, no .* 7"),
+        (lambda found: found["nodes"][1].update(id=4, name="in"), "two tasks are called '4 in'"),
+    ],
+)  # fmt: skip
+def test_a_broken_json_file_is_refused(tmp_path, change, told):
+    path = operators(tmp_path, cost=1.0, size=1.0)
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+    with pytest.raises(DagError, match=told):
+        model_graphs.dnn_partitioning_graph(path)
+
+
+@pytest.mark.parametrize(
+    "read", [model_graphs.dnn_partitioning_graph, model_graphs.pipedream_graph]
+)
+def test_a_file_that_is_no_text_is_refused(tmp_path, read):
     (tmp_path / "op.json.gz").write_bytes(gzip.compress(b"x" * 999)[:-9])
-    with pytest.raises(TraceError, match=r"op\.json\.gz: is not a whole gzip file"):
-        families.dnn_partitioning_graph(tmp_path / "op.json.gz")
+    with pytest.raises(DagError, match=r"op\.json\.gz: is not a whole gzip file"):
+        read(tmp_path / "op.json.gz")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(DagError, match=r"latin\.txt, line 1: byte 0xe9 is not UTF-8"):
+        read(tmp_path / "latin.txt")
 
 
 def test_copies_are_side_by_side(diamond):

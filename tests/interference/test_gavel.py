@@ -24,10 +24,10 @@ PAIR_HEADER = (
 SOLO_HEADER = "gpu_type,consolidated,model,batch_size,num_gpus,steps_per_s,steps_per_s_physical"
 
 
-def write_data(folder: Path) -> Path:
+def write_data(folder: Path, types: tuple[str, ...] = TYPES) -> Path:
     """Net/8, Net/16 and Recommendation/4; Net/8 beside Recommendation was never tried."""
     pairs, solo = [PAIR_HEADER], [SOLO_HEADER]
-    for gpu_type in TYPES:
+    for gpu_type in types:
         pairs += [
             f"{gpu_type},Net,16,Net,8,5,10,2.5,8,1,0.5,0.8",
             f"{gpu_type},Net,8,Net,8,10,10,6,6,1,0.6,0.6",
@@ -78,6 +78,20 @@ def test_profiles_from_files(tmp_path):
     assert list(catalogue.gang_ok) == [True, True, False]
     # Net/16 takes twice as long and has the same ratio, so it must send twice as much.
     assert catalogue.sync_bytes[1] == pytest.approx(2 * catalogue.sync_bytes[0], rel=0.01)
+
+
+def test_measurements_of_another_gpu_type_are_read_too(tmp_path):
+    catalogue = MeasuredProfiles(data_dir=write_data(tmp_path, ("p100", "t4")))
+    assert catalogue.gpu_types == ("p100", "t4") and np.isfinite(catalogue.sync_bytes).all()
+    assert MeasuredInterference(data_dir=tmp_path).pair_table(catalogue).slowdown.shape == (2, 3, 3)
+
+
+def test_speeds_of_single_gpus_alone_do_not_say_what_is_communicated(tmp_path):
+    path = write_data(tmp_path) / ALONE
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if line.split(",")[4] in ("num_gpus", "1")))
+    with pytest.raises(PhysicsError, match=r"isolated\.csv: no profile has speeds of 2, 4 or 8"):
+        MeasuredProfiles(data_dir=tmp_path)
 
 
 def test_pairs_fill_both_directions_and_mask_what_failed(tmp_path):

@@ -157,6 +157,13 @@ def test_scores_move_by_what_actions_cost():
         assert np.mean(-sign * moved[there]) > 0.5
 
 
+@pytest.mark.parametrize("steps", [1, 8, 9, 10])  # at 9 the rate would rise in no time at all
+def test_few_steps_are_taken_too(steps: int):
+    policy = loud()
+    given = replace(TEACHING, epochs=steps, batch=10**6)
+    assert np.isfinite(taught(policy, [lesson(loud)], given, all_of(policy), seed=0))
+
+
 def gaps(policy: PairScorePolicy, found: Contrasts) -> np.ndarray:
     """(L,) logit of the tried action - that of the taken one."""
     logits = logits_of(policy, found.observations).numpy()[found.turn]

@@ -166,6 +166,8 @@ def test_columns_and_actions_that_are_gone_are_named(folder: Path):
     assert "cannot be read as this policy's weights" in refused(folder)
     described(folder, lambda content: content["columns"]["OfGpu"].append("heat"))
     assert "reads 'heat' of OfGpu, which is not here; see sim/" in refused(folder)
+    described(folder, lambda content: content.update(columns="OfGpu"))
+    assert "is not a policy description" in refused(folder)
     described(folder, lambda content: content.pop("columns"))  # a file of before
     assert "trained on columns that are not here" in refused(folder)
     described(folder, lambda content: content.update(actions=["start", "migrate"]))

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -125,3 +127,37 @@ def test_what_a_task_raises_arrives_as_it_is_and_workers_go_on(pool, tmp_path: P
 def test_a_task_that_ends_every_worker_is_given_up(pool, tmp_path: Path):
     with pytest.raises(RayError, match=r"5 workers were lost .* jobs=1"):
         pool.each(ends_its_process, [(tmp_path, 0)])
+
+
+RAY_DIES = """
+import os, signal
+from pathlib import Path
+from marl.rllib import cluster
+from tests.marl.trainings import local_ray
+
+def status(process):
+    lines = process.joinpath("status").read_text().splitlines()
+    return dict(line.split(":\\t", 1) for line in lines)
+
+def ends():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+cluster.LOOK_UP_S = 1.0
+pool = cluster.Pool(local_ray(num_cpus_per_env_runner=0), 1)
+assert pool.each(abs, [-1]) == [1]
+processes = [each for each in Path("/proc").iterdir() if each.name.isdigit()]
+mine = [each for each in processes if status(each)["PPid"] == str(os.getpid())]
+(raylet,) = [int(each.name) for each in mine if status(each)["Name"] == "raylet"]
+os.kill(raylet, signal.SIGKILL)
+pool.each(lambda _: ends(), [1])
+"""
+
+
+@pytest.mark.slow  # Ray takes 15 s to notice
+def test_where_the_private_ray_has_died_nobody_waits_for_workers() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", RAY_DIES], env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert "RayError: the private Ray of this program has died" in done.stderr
