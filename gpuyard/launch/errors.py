@@ -130,7 +130,7 @@ def refuse_unread_additions(
         if unread:
             own = re.compile(rf"{re.escape(key)}(\.|$)")
             known = [name for name in (*groups, *_dotted(config)) if not own.match(name)]
-            hint = " ".join(_elsewhere(key) or _suggestion(key, known))
+            hint = " ".join(_elsewhere(key) or _suggestion(key, known)) or "Leave it out."
             raise ConfigError(f"{override.input_line}: nothing reads the key {key!r}. {hint}")
 
 

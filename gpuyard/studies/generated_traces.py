@@ -166,6 +166,11 @@ def fit_generator(cfg: DictConfig) -> None:
     dropped = [each for each in TRAITS if columns.get(each) is not None and each not in FITTED]
     if dropped:
         log.warning("not fitted: %s", ", ".join(dropped))
+    factors = {"hour of the day": spec.hour_factors, "day of the week": spec.weekday_factors}
+    even = [name for name, each in factors.items() if min(each) == max(each)]
+    if even:
+        log.warning("submissions are taken to be even by %s: the trace is too short to tell",
+                    " and ".join(even))  # fmt: skip
     if not re.fullmatch(r"[\w.-]+", str(config["name"])):
         raise ConfigError(f"name is {config['name']!r}; it must be one word, like mine_like")
     out = Path(config["out"] or launch.folder / f"{config['name']}.yaml")

@@ -71,6 +71,7 @@ def test_a_fitted_file_composes_and_is_like_its_trace(done, made, tmp_path):
         "workload.columns.limit_s=duration_s", "workload.columns.group=vc",
     )  # fmt: skip
     assert "not fitted: group, limit_s\n" in fitted.err
+    assert "taken to be even by hour of the day and day of the week: the trace is" in fitted.err
     assert "1,500 jobs fitted" in fitted.out
     text = out.read_text()
     written = yaml.safe_load(text)
