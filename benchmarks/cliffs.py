@@ -80,6 +80,17 @@ class SmallestAreaLeft(PreemptiveScheduler):
         return left
 
 
+class SmallestAreaLeftAged(SmallestAreaLeft):
+    """The same, and who was submitted long ago comes earlier by and by."""
+
+    order_name = "smallest_area_left_aged"
+
+    def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """GPU-seconds left, less a thousandth of the time since submission."""
+        age_s: FloatArray = view.now_s - view.jobs.submit_s[jobs]
+        return super().priority(view, jobs) - age_s / 1000.0
+
+
 class SmallestAreaLeftAsked(SmallestAreaLeft):
     """The same by a logarithm, which compiled code does not take: asked for at each decision."""
 
@@ -172,7 +183,7 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     dividing = setting.bench("scheduler=srtf", "agents.count=8", "forwarding=steal")
     kinds = {
         "own_preemption": SmallestAreaLeft, "own_preemption_by_keys": SmallestAreaLeftByKeys,
-        "own_preemption_asked": SmallestAreaLeftAsked,
+        "own_preemption_aged": SmallestAreaLeftAged, "own_preemption_asked": SmallestAreaLeftAsked,
     }  # fmt: skip
     for name, kind in kinds.items():
         pushing = kind(placer=child.placer, sharing=child.sharing)

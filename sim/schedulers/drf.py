@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.codes import ASKED
 from sim.decision import Start
 from sim.engine.composed import ByArrival
 from sim.engine.occupancy import Occupancy
@@ -84,6 +85,7 @@ class Drf(ByArrival):
 
     order_name = "drf"
     between_users = True
+    engine_code = ASKED  # `fill` is, where more than one waits and somebody has room
 
     def fill(
         self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool

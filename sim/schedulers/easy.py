@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.codes import ASKED
 from sim.decision import Start
 from sim.engine.composed import ByArrival
 from sim.engine.occupancy import Occupancy
@@ -115,6 +116,7 @@ class Easy(ByArrival):
 
     order_name = "easy"
     order_needs = Signal.PREDICTION
+    engine_code = ASKED  # `fill` is, where more than one waits and somebody has room
 
     def __init__(self, *, placer: Placer, sharing: Sharing, overrun_s: float) -> None:
         """`overrun_s`: above 0, what a job has left once it has outrun its prediction."""

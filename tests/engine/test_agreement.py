@@ -126,6 +126,9 @@ QUEUES: dict[str, Make] = {
     "largest_gang": lambda p, s: LargestGang(placer=p, sharing=s, skip_blocked=True),
     "least_left_gang": lambda p, s: LeastLeftGang(placer=p, sharing=s, skip_blocked=False),
     "newest": lambda p, s: Newest(placer=p, sharing=s, skip_blocked=True),
+    "easy": lambda p, s: Easy(placer=p, sharing=s, overrun_s=2.0),
+    "drf": lambda p, s: Drf(placer=p, sharing=s, skip_blocked=True),
+    "drf_blocked": lambda p, s: Drf(placer=p, sharing=s, skip_blocked=False),
 }
 PREEMPTIVE: dict[str, Make] = {
     "srtf": ORDERS["srtf"], "las": ORDERS["las"], "srsf": lambda p, s: Srsf(placer=p, sharing=s),
@@ -238,8 +241,6 @@ def test_preemptive_schedulers(order: str, sharing: str, case: Case, placer: str
 
 
 PUBLISHED: dict[str, Make] = {
-    "easy": lambda p, s: Easy(placer=p, sharing=s, overrun_s=2.0),
-    "drf": lambda p, s: Drf(placer=p, sharing=s, skip_blocked=True),
     "ada_srsf": lambda p, s: AdaSrsf(placer=p, sharing=s, skip_blocked=True, eta_frac=0.3),
     "tiresias": lambda p, s: Tiresias(
         placer=p, sharing=s, thresholds_gpu_s=(4.0, 16.0), promote_knob=2.0

@@ -185,10 +185,14 @@ def test_what_is_left_to_python_is_told_with_the_reason():
         def place(self, gang, slots, rng):  # noqa: ARG002  (the role asks for it)
             return np.flatnonzero(slots.usable)[-gang:]
 
-    easy = Easy(placer=Packed(), sharing=NoSharing(), overrun_s=60.0)
+    class OwnEasy(Easy):
+        """It may fill otherwise."""
+
+    easy = OwnEasy(placer=Packed(), sharing=NoSharing(), overrun_s=60.0)
     assert why(fifo(placer=LastFit)) == "LastFit is Python"
     assert why(fifo(placer=Random)) == "Random is Python"
     assert "`fill` of its own" in why(easy)
+    assert why(Easy(placer=Packed(), sharing=NoSharing(), overrun_s=60.0)) == ""
     run = simulate(world(JOBS, cluster(2, 2)), fifo(placer=Random), 0, None)
     assert run.decides == "python (Random is Python)"
     assert simulate(world(JOBS, cluster(2, 2)), fifo(), 0, None).decides == "compiled"
