@@ -87,8 +87,9 @@ class SmallestAreaLeftAged(SmallestAreaLeft):
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """GPU-seconds left, less a thousandth of the time since submission."""
-        age_s: FloatArray = view.now_s - view.jobs.submit_s[jobs]
-        return super().priority(view, jobs) - age_s / 1000.0
+        columns = view.jobs
+        left: FloatArray = columns.remaining_s[jobs] * columns.num_gpus[jobs]
+        return left - (view.now_s - columns.submit_s[jobs]) / 1000.0
 
 
 class SmallestAreaLeftAsked(SmallestAreaLeft):
@@ -98,7 +99,8 @@ class SmallestAreaLeftAsked(SmallestAreaLeft):
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Its logarithm."""
-        logged: FloatArray = np.log(super().priority(view, jobs))
+        columns = view.jobs
+        logged: FloatArray = np.log(columns.remaining_s[jobs] * columns.num_gpus[jobs])
         return logged
 
 

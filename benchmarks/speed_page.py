@@ -47,7 +47,7 @@ LINES = (
          ("simulator/cliff_own_order", "simulator/cliff_own_order_stealing"), "{:.1f}", "times",
          "3"),
     Line("own preemption, 8 partitions: by keys; a priority; one that reads the time",
-         tuple(f"simulator/cliff_own_preemption{how}_stealing" for how in ("_by_keys", "", "_aged")),
+         tuple(f"simulator/cliff_own_preemption{x}_stealing" for x in ("_by_keys", "", "_aged")),
          "{:.1f}", "times", "3"),
     Line("a priority asked at each decision",
          ("simulator/cliff_own_preemption_asked",
