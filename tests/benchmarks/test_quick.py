@@ -22,8 +22,8 @@ EXTRAS = (
     "cores", "memory", "gpu_parts", "gpu_parts_shared", "gpu_types", "outage", "outage_stealing",
     "uneven_servers", "partitions_stealing", "own_order", "own_keys", "own_order_stealing",
     "own_preemption", "own_preemption_stealing", "own_preemption_by_keys",
-    "own_preemption_by_keys_stealing", "own_preemption_asked", "own_preemption_asked_stealing",
-    "spjf",
+    "own_preemption_by_keys_stealing", "own_preemption_aged", "own_preemption_aged_stealing",
+    "own_preemption_asked", "own_preemption_asked_stealing", "spjf",
 )  # fmt: skip
 # Those of these groups, but for those that the others are compared with.
 GROUPS = {"placer": {"packed", "random"}, "sharing": {"off"}, "forwarding": {"own"}}
