@@ -122,7 +122,7 @@ class Run:
     outcome: IntArray | None = None  # (J,) COMPLETED, FAILED, CANCELLED; -1: still in the system
     restarts: IntArray | None = None  # (J,) times it lost its GPUs before its end, why ever
     run_gpu_s: FloatArray | None = None  # (J,) run_s times the GPUs held; elastic gangs vary
-    decides: str = ""  # `compiled`, or `python (why)`
+    decides: str = ""  # `compiled`, maybe with the method that is asked, or `python (why)`
     served_gpu_s: FloatArray | None = None  # (J,) of run_gpu_s: not spent in restarts
     models: tuple[str, ...] = ()  # of the jobs' profiles, "model/batch"; none: not known
     watts: Mapping[str, Watts] = field(default_factory=dict)  # of GPU types where it is known

@@ -16,6 +16,7 @@ from sim.decision import Decision, Start, check_turns, endless, refusal, stuck
 from sim.engine.building import engine_loop
 from sim.engine.composed import Composed, rule_of
 from sim.engine.given import check_decision
+from sim.engine.loop import EngineLoop
 from sim.errors import SimulationError
 from sim.jobs import CANCELLED, JobTable
 from sim.kernel.attempts import cordon
@@ -288,7 +289,8 @@ def simulate(
         simulator.play(loop, progress)
         loop_s = time.perf_counter() - began
         run = simulator.outcome(scheduler.name, loop.decisions, np.nan, loop_s)
-        return replace(run, decides="compiled")
+        asks = loop.asks if isinstance(loop, EngineLoop) else ""
+        return replace(run, decides=f"compiled ({asks} is asked)" if asks else "compiled")
     views = simulator.views(scheduler.needs)
     decisions, turns, decision_s = 0, 0, 0.0
     began = time.perf_counter()

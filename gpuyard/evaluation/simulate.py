@@ -114,7 +114,10 @@ def _played(
     compiled = wanted and not why
     log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
     warm_up(experiment.world, scheduler, compiled=compiled)
-    return run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled), compiled
+    run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
+    if "asked" in run.decides:
+        log.info("decides: %s", run.decides)
+    return run, compiled
 
 
 MANY_CHANGES = 1_000_000  # each GPU that a job takes or gives back; from here on it takes seconds

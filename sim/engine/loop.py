@@ -6,7 +6,7 @@ from sim import codes
 from sim.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
-from sim.engine.composed import Composed, PreemptiveScheduler, QueueScheduler, child_of
+from sim.engine.composed import Composed, Filling, PreemptiveScheduler, QueueScheduler, child_of
 from sim.engine.filling import least_gang, note_timers, order_counts
 from sim.engine.given import called, numbers
 from sim.engine.layout import FILL, IDLE, QUANTUM, RAISED, ROUTE, SERVE, Memory
@@ -194,6 +194,7 @@ class EngineLoop:
         )  # fmt: skip
         self._asking = Asking(scheduler, state, memory, {})
         self._has_keys = memory.rule[0]["order"] == FIXED
+        self.asks = _asked_of(self._child) if memory.rule[0]["order"] == ASKED else ""
 
     @property
     def decisions(self) -> int:
@@ -227,6 +228,14 @@ class EngineLoop:
         child, jobs = self._child, np.concatenate((view.running, view.queued))
         assert isinstance(child, PreemptiveScheduler)
         numbers(child, "priority", child.priority(view, jobs), len(jobs))
+
+
+def _asked_of(child: QueueScheduler) -> str:
+    """The method of an own order that Python is asked for where who comes first counts."""
+    if isinstance(child, Filling):
+        return f"{type(child).__name__}.fill"
+    by_priority = isinstance(child, PreemptiveScheduler)
+    return f"{type(child).__name__}.{'priority' if by_priority else 'order'}"
 
 
 def write_keys(child: QueueScheduler, views: ViewMaker, memory: Memory) -> None:

@@ -1,4 +1,7 @@
-"""Dally: leases, delay scheduling over machine, rack and network, network-sensitive priority."""
+"""Dally: leases, delay scheduling over machine, rack and network, network-sensitive priority.
+
+And Tiresias on leases, as the simulator of Dally's authors has it.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -11,7 +14,9 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, check_numbers
 from sim.jobs import ask_of
 from sim.physics.published_profiles import compute_share
+from sim.placers.by_room import Skew
 from sim.placers.tiers import (
+    CONSOLIDATED,
     MACHINE,
     MANUAL,
     NETWORK,
@@ -204,3 +209,41 @@ class Dally:
                 due_s = since_s + leases * self.lease_s
                 soonest_s = min(soonest_s, float(due_s[due_s > view.now_s].min(initial=math.inf)))
         return soonest_s if soonest_s < math.inf else None
+
+
+class TiresiasOnLeases(Dally):
+    """Leases, to whom has the least attained service (GPU-seconds); skewed models stay together.
+
+    The Tiresias that Dally's authors compare with, after the description of their simulator
+    (Sharma et al., arXiv 2401.16492): all GPUs are offered again when a lease ends, as in `Dally`;
+    a job takes the first machine with room; a gang of a model with one dominant tensor waits for a
+    machine, or a rack if no machine could hold it, and other gangs take the first rack, then any
+    GPUs. No queues, no promotion. Chosen here: ties go to the earlier last assignment, then to the
+    lower row, as there.
+    """
+
+    order_name = "tiresias_leased"
+
+    def __init__(self, *, lease_s: float, placer: Skew) -> None:
+        """`placer` knows which models are skewed (conf/placer/skew.yaml)."""
+        super().__init__(
+            lease_s=lease_s, ideal=COMPACT, timers=CONSOLIDATED, rack_leases=0.0,
+            network_leases=0.0, history_leases=1.0,
+        )  # fmt: skip
+        self._placer = placer
+        self.needs, self.name = placer.needs, self.order_name
+
+    def order(self, view: ClusterView) -> IntArray:
+        """The waiting jobs, least attained service first."""
+        jobs = view.queued
+        return jobs[np.lexsort((jobs, self._assigned_s[jobs], view.jobs.attained_gpu_s[jobs]))]
+
+    def _widest(self, bidding: _Bidding, job: int, gang: int, needed: int) -> int:
+        del gang
+        view = bidding.view
+        skewed = self._placer.skewed(view.belief.catalogue)[view.jobs.profile[job]]
+        return needed if skewed else NETWORK
+
+    def _takes_rack(self, bidding: _Bidding, job: int, gang: int, needed: int) -> bool:
+        del bidding, job, gang, needed
+        return True

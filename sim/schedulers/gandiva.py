@@ -15,7 +15,7 @@ from sim.gandiva import PAIR, Affinity, Orders, Packs
 from sim.jobs import ask_of
 from sim.placers.filling import filled
 from sim.sharing import place_alone
-from sim.view import ClusterView, Signal
+from sim.view import ClusterView, Signal, Slots
 
 
 class Takeover(NamedTuple):
@@ -174,6 +174,7 @@ class Gandiva:
     least_speed: float
     trial_s: float
     migrate_every_s: float | None  # None: no migration
+    by_rack: bool = False  # a gang on several racks that one could hold is spread, too
 
     def __post_init__(self) -> None:
         """Raise a GpuYardError, naming key, value and rule, for one out of range."""
@@ -286,16 +287,37 @@ class Gandiva:
         occupancy, affinity = orders.occupancy, self._affinity_of(view)
         for job in orders.untouched():
             gpus = view.gpus_of(job)
-            if not _is_spread(view, gpus) or occupancy.tenants[gpus].max() > 1:
+            if not self._is_spread(view, gpus) or occupancy.tenants[gpus].max() > 1:
                 continue
             occupancy.vacate(job, gpus)
-            better = affinity.place(len(gpus), occupancy.exclusive(view, job), self._rng)
+            better = self._together(view, occupancy.exclusive(view, job), len(gpus))
             occupancy.occupy(job, gpus)
-            if better is not None and not _is_spread(view, better):
+            if better is not None:
                 orders.stop(job)
                 orders.start(job, better)
                 affinity.claim(len(better), better)
                 self._packs.alone(view, job)
+
+    def _together(self, view: ClusterView, slots: Slots, gang: int) -> IntArray | None:
+        """GPUs of a gang that is not spread, in one rack where none was found at once."""
+        affinity, rack = self._affinity_of(view), view.topology.server_rack
+        racks = [np.ones(len(rack), dtype=np.bool_)]
+        racks += [rack == each for each in range(view.topology.num_racks) if self.by_rack]
+        for there in racks:
+            found = affinity.place(gang, slots.on(there), self._rng)
+            if found is not None and not self._is_spread(view, found):
+                return found
+        return None
+
+    def _is_spread(self, view: ClusterView, gpus: IntArray) -> bool:
+        """Whether a gang is on more servers, or racks, than the largest ones would need."""
+        topology = view.topology
+        server, each = topology.gpu_server[gpus], topology.gpus_per_server
+        if len(np.unique(server)) > -(-len(gpus) // int(each.max())):
+            return True
+        in_rack = np.bincount(topology.server_rack, weights=each)
+        fewest = -(-len(gpus) // int(in_rack.max()))
+        return self.by_rack and len(np.unique(topology.server_rack[server])) > fewest
 
     def _start(self, orders: Orders, job: int, gpus: IntArray) -> None:
         orders.start(job, gpus)
@@ -338,16 +360,8 @@ class Gandiva:
             turn_s = self._turn_s(view)
             times.append(turn_s if turn_s > view.now_s else view.now_s + self.slice_s)
         moves = self.migrate_every_s
-        if moves is not None and any(_is_spread(view, gpus) for gpus in places):
+        if moves is not None and any(self._is_spread(view, gpus) for gpus in places):
             if self._move_s <= view.now_s:
                 self._move_s = view.now_s + moves
             times.append(self._move_s)
         return min((time for time in times if time is not None), default=None)
-
-
-def _is_spread(view: ClusterView, gpus: IntArray) -> bool:
-    """Whether these GPUs are on more servers than the largest servers would need."""
-    if len(gpus) == 1:
-        return False
-    needed = -(-len(gpus) // int(view.topology.gpus_per_server.max()))
-    return len(set(view.topology.gpu_server[gpus].tolist())) > needed

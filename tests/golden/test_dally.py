@@ -12,10 +12,10 @@ from omegaconf import OmegaConf
 from sim.errors import GpuYardError
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
-from sim.placers.by_room import Consolidated, FirstFit
+from sim.placers.by_room import Consolidated, FirstFit, Skew
 from sim.placers.tiers import Accepted, Patience, auto_patience, usual_leases
 from sim.run import Kind, Run
-from sim.schedulers.dally import Dally
+from sim.schedulers.dally import Dally, TiresiasOnLeases
 from sim.schedulers.orders import Fifo, Las
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
@@ -308,3 +308,31 @@ def test_dally_ends_no_later_than_consolidation_and_communicates_less_than_witho
     assert np.mean(end_s) <= np.mean(other_s)
     comm_s, hasty_s = ([run.comm_s.sum() for run in each] for each in (dally, hasty))
     assert np.mean(comm_s) < np.mean(hasty_s)
+
+
+def leased(models: tuple[str, ...] = ()) -> TiresiasOnLeases:
+    return TiresiasOnLeases(lease_s=10.0, placer=Skew(models=models))
+
+
+# A wants both GPUs, B and C one each, from 1 on; leases of 10 s.
+#           0        10        20        30        40        50
+# Tiresias  AAAAAAAAABCBCBCBCBCBCBCBCBCBCBCAAAAAAAAAAAAAAAAAAAA   at 20 A has attained 20, they 10
+# Dally     AAAAAAAAABCBCBCBCBCAAAAAAAAAABCBCBCBCBCAAAAAAAAAA   nobody was slowed: A waits longest
+def test_tiresias_on_leases_serves_who_has_attained_least():
+    jobs = [Job(0, 2, 30), Job(1, 1, 20), Job(1, 1, 20)]
+    found = stays(play(world(jobs, cluster(1, 2)), leased()))
+    assert found["A"] == [(0, 10, (0, 1)), (30, 50, (0, 1))]
+    assert found["B"] == [(10, 30, (0,))] and found["C"] == [(10, 30, (1,))]
+    assert stays(play(world(jobs, cluster(1, 2)), dally()))["B"] == [(10, 20, (0,)), (30, 40, (0,))]
+    las = Las(placer=FirstFit(), quantum_gpu_s=100.0, **ALONE)  # without leases nobody gives way
+    assert stays(play(world(jobs, cluster(1, 2)), las))["B"] == [(30, 50, (0,))]
+
+
+@pytest.mark.parametrize(("models", "stay"), [(("vgg",), (9, 14, (0, 1))), ((), (1, 6, (1, 3)))])
+def test_skewed_gangs_wait_for_a_machine_and_others_do_not(models, stay):
+    topology = cluster(2, 2)
+    plain = physics_of(topology)
+    named = replace(plain, catalogue=replace(plain.catalogue, names=("vgg11/256",)))
+    jobs = [Job(0, 1, 9), Job(0, 1, 0.5), Job(0, 1, 9.5), Job(1, 2, 5)]
+    scheduler = TiresiasOnLeases(lease_s=100.0, placer=Skew(models=models))
+    assert stays(play(world(jobs, topology, physics=named), scheduler))["D"] == [stay]

@@ -165,3 +165,16 @@ def test_names_show_what_is_off():
 def test_bad_values_are_refused(key, value, rule):
     with pytest.raises(GpuYardError, match=f"scheduler.{key} is {value}; it must be {rule}"):
         gandiva(**{key: value})
+
+
+# Racks of two servers of 2. A and B hold servers 0 and 3 until 3; C, 4 GPUs, starts at 0 on servers
+# 1 and 2. Looks at who is spread are 4 s apart: at 4 one rack has room for it.
+@pytest.mark.parametrize(("by_rack", "moves"), [(True, True), (False, False)])
+def test_a_gang_on_two_racks_moves_to_one_where_racks_count(by_rack: bool, moves: bool):
+    jobs = [Job(0, 2, 3), Job(0, 4, 9), Job(0, 2, 3)]
+    topology = cluster(4, 2, servers_per_rack=2)
+    scheduler = gandiva(slice_s=None, migrate_every_s=4.0, by_rack=by_rack)
+    run = play(world(jobs, topology), scheduler)
+    gang = [each.gpus for each in attempts(run.log)["B"]]
+    assert gang[0] == (2, 3, 4, 5)
+    assert gang[1:] == ([(0, 1, 2, 3)] if moves else [])
