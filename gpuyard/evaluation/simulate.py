@@ -115,7 +115,7 @@ def _played(
     log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
     warm_up(experiment.world, scheduler, compiled=compiled)
     run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
-    if "asked" in run.decides:
+    if compiled and run.decides != "compiled":  # some method of it is asked
         log.info("decides: %s", run.decides)
     return run, compiled
 

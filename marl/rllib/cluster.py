@@ -257,8 +257,8 @@ class Pool:
             if not self._here:
                 if isinstance(self._spec, LocalRay) and not _is_alive():
                     raise RayError(
-                        "the private Ray of this program has died (out of memory?); go on as is "
-                        "told here, with a smaller jobs, or jobs=1, which needs no Ray"
+                        "the private Ray of this program has died (out of memory?); go on with a "
+                        "smaller jobs, or with jobs=1, which needs no Ray"
                     )
                 log.warning("no worker has room on the Ray cluster, or starts; waiting for one")
 
