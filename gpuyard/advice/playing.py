@@ -338,7 +338,8 @@ def known_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _why_slow(simulator: Simulator, scheduler: Scheduler) -> str:
     """Why many jobs take minutes; empty where they take seconds."""
-    if simulator.python_decides(scheduler):
+    asked = hasattr(getattr(scheduler, "child", scheduler), "fill")  # EASY, where jobs wait
+    if asked or simulator.python_decides(scheduler):
         return PYTHON
     return SCORES if isinstance(scheduler, Looping) else ""
 
