@@ -250,7 +250,7 @@ FIT_NIC_GBPS = 10.0
 FIT_INTRA_GBPS = 100.0
 GANGS = (2, 4, 8)
 LEAST_RATIO = 0.3
-TYPE_WEIGHT = {"k80": 0.0, "p100": 3.0}  # it shows no cost; V100 figures mix machines; others 1
+TYPE_WEIGHT = {"k80": 0.0, "p100": 3.0}  # others 1; the K80 shows no cost, V100s mix machines
 _GRID_BYTES = np.concatenate([[0.0], np.geomspace(1e3, 1e10, 7001)])  # steps of 0.23 %
 
 

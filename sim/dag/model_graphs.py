@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.dag.problem import DagError, Edge, TaskGraph, task_graph
-from sim.traces.text_table import read_text
+from sim.text_files import read_text
 
 NODE = re.compile(
     r"(?P<name>\S+) -- (?P<op>.*) -- forward_compute_time=(?P<forward>[^,]+), "

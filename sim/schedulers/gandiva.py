@@ -315,9 +315,11 @@ class Gandiva:
         server, each = topology.gpu_server[gpus], topology.gpus_per_server
         if len(np.unique(server)) > -(-len(gpus) // int(each.max())):
             return True
+        if not self.by_rack:
+            return False
         in_rack = np.bincount(topology.server_rack, weights=each)
         fewest = -(-len(gpus) // int(in_rack.max()))
-        return self.by_rack and len(np.unique(topology.server_rack[server])) > fewest
+        return len(np.unique(topology.server_rack[server])) > fewest
 
     def _start(self, orders: Orders, job: int, gpus: IntArray) -> None:
         orders.start(job, gpus)
