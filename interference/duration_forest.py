@@ -9,7 +9,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
-from sim.traces.estimators import NAMES, SHORTEST_S, checked_prior_s, recurrence_features
+from sim.traces.estimators import NAMES, SHORTEST_S, checked_prior_s, known_s, recurrence_features
 from sim.traces.trace import Trace
 
 GROUP_MEDIAN, GROUP_COUNT, MEDIAN = map(NAMES.index, ("group_median", "group_count", "median"))
@@ -31,7 +31,7 @@ class _Pool:
 
     @classmethod
     def of(cls, trace: Trace, rows: IntArray, submit_s: FloatArray) -> "_Pool":
-        finish_s = trace.submit_s[rows] + trace.duration_s[rows]
+        finish_s = known_s(trace)[rows]
         order = np.argsort(finish_s, kind="stable")
         return cls(rows[order], np.searchsorted(finish_s[order], submit_s, side="left"))
 
@@ -105,7 +105,7 @@ class RandomForestEstimator:
         target = np.log(np.maximum(trace.duration_s, SHORTEST_S)) - group_ln_s
         found = np.where(repeats, 0.0, features[:, MEDIAN])
         seeds = rng.integers(1 << 31, size=2)
-        known = (features, trace.submit_s, trace.duration_s, rows, seeds)
+        known = (features, trace.submit_s, trace.duration_s, known_s(trace), rows, seeds)
         key = str(joblib.hash((str(type(self)), vars(self), *map(np.ascontiguousarray, known))))
         if key not in _kept:
             for kind, seed in zip((repeats, ~repeats), seeds, strict=True):

@@ -166,7 +166,7 @@ class HistoryEstimator(DurationEstimator, Protocol):
         """(K,) predicted duration_s of the jobs at `rows` (K,), ascending, of `trace`.
 
         `trace` is as read, neither thinned nor capped, on its own clock. A job's prediction may
-        depend on those that finished (submission + duration) before its submission, on no other.
+        depend on those whose `known_s` is before its submission, on no other.
         """
 
 

@@ -1,7 +1,7 @@
 """Predictions of durations: by a rule (none, limit, truth, blurred), or from earlier runs.
 
-A run counts from its finish, taken to be submission + duration: an estimate made beforehand cannot
-know the queue. One that finishes at the very instant of a submission does not count yet.
+A run counts from `known_s`, its finish had it not waited: an estimate made beforehand
+cannot know the queue. One that finishes at the very instant of a submission does not count yet.
 """
 
 import heapq
@@ -143,6 +143,11 @@ class _Runs:
         self.sum_ln += float(np.log(max(duration_s, SHORTEST_S)))
 
 
+def known_s(trace: Trace) -> FloatArray:
+    """(J,) on the trace's clock, from when on one may learn from a job: its finish, unless said."""
+    return trace.submit_s + trace.duration_s if trace.known_s is None else trace.known_s
+
+
 def past_of(trace: Trace, key: IntArray, rows: IntArray | None = None) -> Past:
     """Earlier finished runs of each job's key.
 
@@ -155,7 +160,7 @@ def past_of(trace: Trace, key: IntArray, rows: IntArray | None = None) -> Past:
     found = np.full((3, len(asked)), np.nan)
     count = np.zeros(len(asked), dtype=np.int64)
     duration_s, keys = trace.duration_s.tolist(), key.tolist()
-    finish_s = trace.submit_s + trace.duration_s
+    finish_s = known_s(trace)
     order = np.argsort(finish_s, kind="stable")
     # How many of `order` finish before each submission asked about.
     known = np.searchsorted(finish_s[order], trace.submit_s[asked], side="left").tolist()

@@ -106,8 +106,8 @@ def offered_load(trace: Trace, gpus: int) -> float:
     return float(np.sum(works_gpu_s(trace))) / (gpus * span_s) if span_s > 0 else np.inf
 
 
-def scale_load(trace: Trace, load: float, gpus: int) -> Trace:
-    """Stretch submission times from the first job on by one factor, to the given offered load.
+def stretch_to(trace: Trace, load: float, gpus: int) -> float:
+    """By how much submission times are to be stretched for the given offered load.
 
     Raises:
         TraceError: if the load is not above 0, or the jobs have no work or one submission time.
@@ -119,8 +119,13 @@ def scale_load(trace: Trace, load: float, gpus: int) -> Trace:
             f"trace {trace.name}: its load cannot be scaled, for its jobs have no work or all "
             f"come at one time; set workload.load=null"
         )
-    first_s = trace.submit_s[0]
-    return replace(trace, submit_s=(trace.submit_s - first_s) * (now / load))
+    return now / load
+
+
+def scale_load(trace: Trace, load: float, gpus: int) -> Trace:
+    """Stretch submission times from the first job on to the given offered load (`stretch_to`)."""
+    since_first_s = trace.submit_s - trace.submit_s[0]
+    return replace(trace, submit_s=since_first_s * stretch_to(trace, load, gpus))
 
 
 def foreseen(
@@ -128,6 +133,7 @@ def foreseen(
     trace: Trace,
     history: Trace,
     limits_s: tuple[float | None, float | None],
+    stretch: float,
     rng: np.random.Generator,
 ) -> FloatArray:
     """(J,) predicted duration_s; NaN where there is no prediction.
@@ -137,6 +143,8 @@ def foreseen(
         trace: J >= 1 jobs after caps.
         history: all jobs of the trace as read, those of `trace` (by name) among them.
         limits_s: least and largest duration of a job, None where there is none.
+        stretch: of submission times in the run. Where they are drawn together more jobs come while
+            one runs, so it is known of by fewer.
         rng: of the estimates.
 
     Raises:
@@ -146,7 +154,8 @@ def foreseen(
     if not isinstance(estimator, HistoryEstimator):
         return _estimates(estimator, estimator.estimate(trace, rng), len(trace))
     rows = rows_of(trace, history)
-    found = estimator.estimate_rows(_seen(history, int(rows.max()) + 1), rows, rng)
+    seen = _seen(history, int(rows.max()) + 1, stretch)
+    found = estimator.estimate_rows(seen, rows, rng)
     found = _estimates(estimator, found, len(rows))
     low, high = limits_s
     return np.clip(found, 0.0 if low is None else low, np.inf if high is None else high)
@@ -187,10 +196,15 @@ def rows_of(trace: Trace, history: Trace) -> IntArray:
 SEEN = ("job_id", "submit_s", "num_gpus", "duration_s", "user", "vc", "group")
 
 
-def _seen(history: Trace, jobs: int) -> Trace:
-    """The first `jobs` jobs, with what predictors may read of them."""
+def _seen(history: Trace, jobs: int, stretch: float) -> Trace:
+    """The first `jobs` jobs, with what predictors may read of them.
+
+    Runs take as long as ever when submission times are stretched: on the clock of the trace, by
+    which predictors go (they know hours and days), that is `1 / stretch` as long.
+    """
     first = {key: column[:jobs] for key in SEEN if (column := getattr(history, key)) is not None}
-    return Trace(name=history.name, **first)
+    known_s = first["submit_s"] + first["duration_s"] / stretch
+    return Trace(name=history.name, known_s=known_s, **first)
 
 
 log = logging.getLogger(__name__)
@@ -280,15 +294,15 @@ def prepare(
     """Prepare jobs for a run, in this order.
 
     1. caps (`fitted`; applying them a second time changes nothing);
-    2. estimates of the durations, on the trace's own clock;
-    3. load: one factor on the submission times;
+    2. load: one factor on the submission times;
+    3. estimates of the durations, from runs that have ended by then, had none waited;
     4. submission times count from the first job;
     5. profiles by rule (`sim.traces.job_traits`), multi-GPU jobs over `gang_ok` rows;
     6. home partitions: weights (p + 1) ** -skew;
     7. which jobs metrics count: shares `measured_frac` of the jobs by submission;
     8. traits of the columns that the trace has (`sim.traces.job_traits`).
 
-    Steps 2, 5 and 6 each read a stream of their own, one draw a job.
+    Steps 3, 5 and 6 each read a stream of their own, one draw a job.
 
     `history`: what predictors may learn from, neither thinned nor capped; None: `trace` alone.
 
@@ -300,10 +314,9 @@ def prepare(
     if "demands" in options.rules.ignore:
         trace = replace(trace, gpu_milli=None)  # workers take whole GPUs, of the load as well
     limits_s = options.min_duration_s, options.max_duration_s
-    estimate_s = foreseen(setting.estimator, trace, known, limits_s, draws.estimates)
-    if options.load is not None:
-        trace = scale_load(trace, options.load, setting.gpus)
-    submit_s = trace.submit_s - trace.submit_s[0]
+    stretch = 1.0 if options.load is None else stretch_to(trace, options.load, setting.gpus)
+    estimate_s = foreseen(setting.estimator, trace, known, limits_s, stretch, draws.estimates)
+    submit_s = (trace.submit_s - trace.submit_s[0]) * stretch
     rules = options.rules
     profile_rule = ProfileRule(rules.profile_rule, options.profiles, rules.models)
     words = TypeWords(setting.gpu_types, rules.gpu_type_names, rules.unknown_gpu_types)

@@ -50,6 +50,7 @@ class Trace:
     withdraw_s: FloatArray | None = None  # (J,) given up so long after submission; inf: never
     limit_s: FloatArray | None = None  # (J,) run time that its user asked for; inf: without a limit
     waited_s: FloatArray | None = None  # (J,) from submission to start as it was; NaN: never began
+    known_s: FloatArray | None = None  # (J,) when predictors may learn from it; None: finish
     line: IntArray | None = None  # (J,) of the file, for messages
     file: str | None = None  # that was read, for messages
     zero: datetime | None = None  # wall clock of second 0, where the file has dates

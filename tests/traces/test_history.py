@@ -57,16 +57,28 @@ def runs(tmp_path: Path) -> str:
     return csv_of(tmp_path / "runs.csv", [(*run, "g", "v") for run in RUNS])
 
 
-def test_a_window_knows_what_finished_before_it_on_the_traces_own_clock(runs: str):
+def test_a_window_knows_what_finished_before_it(runs: str):
     later = workload("csv", runs, "window.start_s=20")
     assert estimates(later, LAST) == [10, 26, 50]
     assert estimates(later, MEDIAN) == [10, 18, 18]  # of 10; 10, 26; 1, 10, 26, 50
     assert estimates(workload("csv", runs), LAST) == [600, 600, 10, 26, 50]
 
-    # At load 0.001 the window is stretched a thousandfold: every run would be over in time.
-    for load in (0.001, 1000):
-        scaled = workload("csv", runs, "window.start_s=20", f"load={load}")
-        assert estimates(scaled, LAST) == [10, 26, 50]
+
+@pytest.mark.parametrize(
+    ("load", "known"),
+    [
+        (0.001, [50, 26, 1]),  # stretched: every run is over when the next job comes
+        (1000, [600, 600, 600]),  # drawn together: all come before the first one has ended
+        ("as it is", [10, 26, 50]),
+        # A, C, D, E come at 0, 10, 25, 30: C when A ends, which is too late; D knows A, not C,
+        # which ends at 36; E knows D too, which ends at 26.
+        ("twice", [600, 10, 1]),
+    ],
+)
+def test_jobs_drawn_together_know_less(load, known: list[float], runs: str):
+    of_file = 30 / (setting(LAST).gpus * 40)  # the window: 26 s, 1 s and 3 s of one GPU, in 40 s
+    value = {"as it is": of_file, "twice": 2 * of_file}.get(load, load)
+    assert estimates(workload("csv", runs, "window.start_s=20", f"load={value}"), LAST) == known
 
 
 def test_caps_hold_for_estimates_but_not_for_the_past(runs: str):
@@ -102,7 +114,7 @@ def test_thinning_takes_nothing_from_what_is_known(name: str, tmp_path: Path):
     path = csv_of(tmp_path / "many.csv", many(1))
     whole = workload("csv", path).whole(setting=setting(LEARNERS[name]), seed=0)
     as_whole = dict(zip(whole.job_id, whole.estimate_s.tolist(), strict=True))
-    windows = workload("csv", path, "num_jobs=30", "thin=4", "load=0.5")
+    windows = workload("csv", path, "num_jobs=30", "thin=4")
     for part in ("train", "test"):
         table = windows.window(part=part, index=0, setting=setting(LEARNERS[name]), seed=3)
         assert table.estimate_s.tolist() == [as_whole[job] for job in table.job_id]
@@ -161,7 +173,7 @@ class Blind:
 @pytest.mark.parametrize("name", LEARNERS)
 def test_first_jobs_of_recurring_windows_are_predicted_better_with_history(name: str):
     source = workload(
-        "pai_like", "num_jobs=200", "max_gang=32", "spec.recurrence.again_prob=0.7",
+        "pai_like", "num_jobs=200", "max_gang=32", "load=null", "spec.recurrence.again_prob=0.7",
         "spec.recurrence.gang_again_prob=0.7", "spec.recurrence.memory_jobs=200",
     )  # fmt: skip
 
