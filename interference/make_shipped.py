@@ -5,9 +5,9 @@ written is a measured row: step times and sync bytes are straight-line fits by m
 co-location is drawn from additive terms by model, a residual of the fitted spread, and the
 share of pairs that did not fit into memory.
 
-What is shipped about the A100 is fitted to Sia's measurements (of AdaptDL's kind, Apache-2.0) and
-MISO's (MIT), which ran seven jobs at a time at 100, 50 and 14 % of the GPU's threads. At 14 % a job
-has its seventh to itself and is taken to be unimpeded, so that
+What is shipped about the A100 is fitted to MISO's measurements (MIT), which ran seven jobs at a
+time at 100, 50 and 14 % of the GPU's threads. At 14 % a job has its seventh to itself and is taken
+to be unimpeded, so that
 
     time at 100 % / time at 14 % = alone * (1 + sensitivity * sum of the other six jobs' loads)
 
@@ -18,7 +18,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -29,7 +28,6 @@ from interference.learned import SHIPPED_DIR as MODELS_DIR
 from interference.learned import save_model
 from interference.measured import MeasuredProfiles, pair_speeds, read_pairs
 from interference.readers.miso import DUMMY, JOBS, LEVELS, WHOLE_GPU_G, rows_of_miso
-from interference.readers.table import file_of, read_table
 from interference.rows import CoRows
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.files import csv_text
@@ -37,46 +35,6 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.mix_table import AdditiveFit, fit_additive
 from sim.physics.shipped_files import SHIPPED_DIR, profile_key
 
-SIA_FILE = "throughput/sia_placements.csv.gz"
-SIA_COLUMNS = ("app", "gpu_type", "placement", "local_bsz", "step_time")
-COMPUTED_APPS = ("gpt_pmp",)  # its step_time is the same for every placement: not a measured step
-
-
-class MeasuredStep(NamedTuple):
-    """One job alone on one placement."""
-
-    app: str
-    gpu_type: str  # as the source names it
-    placement: tuple[int, ...]  # GPUs on each server used
-    batch: int  # samples a GPU and step
-    step_s: float
-
-
-def read_sia(data_dir: Path) -> list[MeasuredStep]:
-    """Pollux and Sia profiles: one digit of `placement` a server.
-
-    Raises:
-        PhysicsError: naming file, line, column and value.
-    """
-    table = read_table(file_of(data_dir, SIA_FILE), SIA_COLUMNS)
-    app, gpu_type, placement = (table.texts(name) for name in SIA_COLUMNS[:3])
-    batch, step_s = table.wholes("local_bsz"), table.numbers("step_time")
-    digits = [bool(text) and set(text) <= set("123456789") for text in placement]
-    table.refuse("placement", ~np.array(digits), "expected digits from 1 to 9")
-    table.refuse("local_bsz", batch < 1, "expected a number above 0")
-    table.refuse("step_time", ~(step_s > 0.0) | np.isinf(step_s), "expected a number above 0")
-    rows = zip(app, gpu_type, placement, batch.tolist(), step_s.tolist(), strict=True)
-    return [
-        MeasuredStep(name, kind, tuple(map(int, servers)), size, time_s)
-        for name, kind, servers, size, time_s in rows
-        if name not in COMPUTED_APPS
-    ]
-
-
-SIA_TYPES = ("dgx", "dgx-ext")  # both DGX-A100
-SIA_APP = {"ResNet-18": "cifar10", "ResNet-50": "imagenet"}  # the same networks and data
-LARGEST_BATCH = {"ResNet-18": 256, "ResNet-50": 128}  # of the catalogue
-REACH = 1.6  # rows up to this many times the catalogue's largest batch are fitted
 TURNS = 30
 LEAST = 1e-3
 
@@ -118,10 +76,7 @@ class MixFit:
 
 
 def write_a100(data_dir: Path, out_dir: Path) -> None:
-    """Write `a100_steps.csv`, `a100_mixes.csv` and `a100_errors.csv`."""
-    lines = {model: step_line(data_dir, model) for model in SIA_APP}
-    steps = [[model, f"{base:.4g}", f"{slope:.4g}"] for model, (base, slope, _) in lines.items()]
-    write_csv(out_dir / "a100_steps.csv", ["model", "base_s", "per_sample_s"], steps)
+    """Write `a100_mixes.csv` and `a100_errors.csv`."""
     rows = rows_of_miso(data_dir)[0]
     mixes = mixes_of(rows)
     fit = fit_mixes(mixes, np.ones(len(mixes.ratio), dtype=np.bool_))
@@ -134,31 +89,15 @@ def write_a100(data_dir: Path, out_dir: Path) -> None:
             if name != DUMMY
         ],
     )
-    errors = [error for _, _, each in lines.values() for error in each]
     held_out = held_out_errors(mixes)
     alone = alone_errors(rows, mixes, fit)
     found = {
-        "steps": np.array(errors),
         "mixes": held_out,
         "pairs": held_out[mixes.neighbours == 1],  # a victim, one neighbour, five dummies
         "alone": alone,
     }
     table = [[fit, len(e), f"{np.mean(e):.3f}", f"{np.max(e):.3f}"] for fit, e in found.items()]
     write_csv(out_dir / "a100_errors.csv", ["fit", "rows", "mean_error", "largest_error"], table)
-
-
-def step_line(data_dir: Path, model: str) -> tuple[float, float, list[float]]:
-    """Base, slope and relative errors of the step time of one GPU by batch."""
-    found: dict[int, list[float]] = {}
-    for step in read_sia(data_dir):
-        alone = step.app == SIA_APP[model] and step.gpu_type in SIA_TYPES and step.placement == (1,)
-        if alone and step.batch <= REACH * LARGEST_BATCH[model]:
-            found.setdefault(step.batch, []).append(step.step_s)
-    batch = np.array(sorted(found), dtype=np.float64)
-    step_s = np.array([np.mean(found[int(size)]) for size in batch])
-    slope, base = np.polyfit(batch, step_s, 1, w=1.0 / step_s)
-    errors = np.abs((base + slope * batch) / step_s - 1.0)
-    return float(base), float(slope), [float(error) for error in errors]
 
 
 def mixes_of(rows: CoRows) -> Mixes:

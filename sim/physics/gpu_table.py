@@ -15,14 +15,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError, check_keys, check_numbers, nearest
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue, plain
 from sim.physics.mix_table import PairTable
-from sim.physics.shipped_files import (
-    A100,
-    a100_note,
-    a100_pairs_note,
-    a100_slowdown,
-    a100_steps_s,
-    covers,
-)
+from sim.physics.shipped_files import A100, a100_pairs_note, a100_slowdown, covers
 from sim.topology.topology import GpuKind, Watts
 
 MAKERS = ("nvidia", "amd", "instinct", "tesla", "geforce")  # words before a type's own name
@@ -277,16 +270,12 @@ class MoreTypes:
 
     base: Catalogue
     stand_ins: tuple[StandIn, ...]  # of the cluster, over the types of `base` and A100
-    a100: StandIn | None  # the A100 over `base`, where its fits are used; None: they are not
+    a100: StandIn | None  # the A100 over `base`, where its pairs are used; None: they are not
 
     def catalogue(self) -> Catalogue:
         """The catalogue with a column for each further type."""
         names, columns = list(self.base.gpu_types), self.base.compute_s
-        if self.a100 is not None:
-            otherwise_s = columns[:, names.index(self.a100.like)] / self.a100.speed
-            fitted = a100_steps_s(self.base.names, otherwise_s)
-            names, columns = [*names, A100], np.column_stack([columns, fitted])
-        for each in self._added():
+        for each in (*([] if self.a100 is None else [self.a100]), *self._added()):
             more = columns[:, names.index(each.like)] / each.speed
             names, columns = [*names, each.gpu_type], np.column_stack([columns, more])
         return self.base if len(names) == len(self.base.gpu_types) else self._with(names, columns)
@@ -328,7 +317,7 @@ class MoreTypes:
         lines = [each.note(shared=pairs.source != "none") for each in self.stand_ins]
         if self.a100 is None:
             return tuple(lines)
-        own = [a100_note(f"{self.a100.like}'s / {self.a100.speed:.3g} ({self.a100.why})")]
+        own = [self.a100.note(shared=False)]
         if pairs.source in GAVEL:
             own.append(a100_pairs_note())
         elif pairs.source != "none":

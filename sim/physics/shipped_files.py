@@ -7,7 +7,7 @@ statistics of them, which `python -m interference.make_shipped` writes:
     sync bytes:  max(0, base + per_doubling * log2(batch)), by model
     pairs:       ln(norm) = constant + victim + aggressor terms + seeded residual, by GPU type
 
-and of Sia's and MISO's on the A100 (`a100_*.csv`, `interference.make_shipped`, docs/clusters.md):
+and of MISO's on the A100 (`a100_*.csv`, `interference.make_shipped`, docs/clusters.md):
 
     co-location: time of a victim = 1 + sensitivity of the victim * sum of its neighbours' loads
 """
@@ -121,16 +121,6 @@ def covers(catalogue: Catalogue) -> bool:
     return all("/" in name and name.rpartition("/")[0] in MISO_MODEL for name in catalogue.names)
 
 
-def a100_steps_s(names: tuple[str, ...], otherwise_s: FloatArray) -> FloatArray:
-    """(P,) seconds a step: fitted where Sia ran the model, else `otherwise_s` (P,)."""
-    lines = {row["model"]: row for row in shipped_rows("a100_steps.csv")}
-    steps_s = otherwise_s.copy()
-    for row, (model, batch) in enumerate(map(profile_key, names)):
-        if model in lines:
-            steps_s[row] = _step_s(lines[model], batch)
-    return steps_s
-
-
 def a100_slowdown(names: tuple[str, ...]) -> FloatArray:
     """(P, P) slow-down [victim, aggressor] of a pair on one GPU."""
     found = {(row["model"], int(row["batch"])): row for row in shipped_rows("a100_mixes.csv")}
@@ -139,17 +129,6 @@ def a100_slowdown(names: tuple[str, ...]) -> FloatArray:
     load = np.array([float(row["load"]) for row in rows])
     slowdown: FloatArray = 1.0 + sensitivity[:, None] * load[None, :]
     return slowdown
-
-
-def a100_note(otherwise: str) -> str:
-    """What a run with A100 assumes; `otherwise` says where the other step times are from."""
-    steps = shipped_rows("a100_steps.csv")
-    error = {row["fit"]: float(row["mean_error"]) for row in shipped_rows("a100_errors.csv")}
-    models = " and ".join(row["model"] for row in steps)
-    return (
-        f"{A100}: steps of {models} fitted to Sia's profiles (mean error {error['steps']:.1%}), of "
-        f"other models {otherwise}"
-    )
 
 
 def a100_pairs_note() -> str:

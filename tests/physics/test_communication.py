@@ -1,16 +1,12 @@
 """The law of communication of one placement, compiled and of many; a job alone on given GPUs."""
 
 import dataclasses
-import gzip
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from interference.make_shipped import MeasuredStep, read_sia
 from sim.decision import Decision, Start
-from sim.errors import PhysicsError
 from sim.physics.laws import NetworkTables, Spread, busy_s, columns_s, comm_of, quiet_s
 from sim.physics.physics import Physics
 from sim.physics.reference import AloneStep, scattered_gpus
@@ -58,39 +54,6 @@ def test_many_at_once():
     assert columns_s(TABLES, own, most, servers, racks).tolist() == [
         all_s[p, k] for k, p in enumerate(own)
     ]
-
-
-def write_sia(folder: Path, rows: str) -> None:
-    (folder / "throughput").mkdir(exist_ok=True)
-    text = "app,gpu_type,placement,local_bsz,step_time,sync_time\n" + rows
-    (folder / "throughput" / "sia_placements.csv.gz").write_bytes(gzip.compress(text.encode()))
-
-
-def test_sia_rows(tmp_path):
-    with pytest.raises(PhysicsError, match="give the folder that holds throughput"):
-        read_sia(tmp_path)
-    write_sia(tmp_path, "net,t4,12,8,0.5,0.1\ngpt_pmp,t4,8,2,0.2,0.3\nnet,t4,1,4,0.25,0.01\n")
-    assert read_sia(tmp_path) == [
-        MeasuredStep("net", "t4", (1, 2), 8, 0.5),
-        MeasuredStep("net", "t4", (1,), 4, 0.25),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("net,t4,,8,0.5,0.1", "placement is ''"),
-        ("net,t4,20,8,0.5,0.1", "placement is '20'"),
-        ("net,t4,2x2,8,0.5,0.1", "placement is '2x2'"),
-        ("net,t4,2,8,-1,0.1", "step_time is '-1'"),
-        ("net,t4,2,8,nan,0.1", "step_time is 'nan'"),
-        ("net,t4,2", "the row has 3 fields"),
-    ],
-)
-def test_bad_sia_rows_name_line_and_value(tmp_path, row, message):
-    write_sia(tmp_path, f"net,t4,1,8,0.5,0.1\n{row}\n")
-    with pytest.raises(PhysicsError, match=f"gz:3: {message}"):
-        read_sia(tmp_path)
 
 
 PLACES = ([0, 1], [0, 4], [4, 12], [0, 1, 4, 5], [0, 4, 1, 5], [0, 4, 8, 12], [3])
