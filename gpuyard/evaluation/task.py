@@ -104,7 +104,7 @@ def run_task(task: Task) -> Outcome:
     """
     labels = task_labels(task)
     try:
-        return outcome_of(_in_time(labels, task), run_of(task))
+        return outcome_of(in_time(labels, task), run_of(task))
     except GpuYardError as error:
         place = f"{labels.scheduler}, {task.part} window {task.window}"
         raise GpuYardError(f"{place}: {error}") from None
@@ -229,14 +229,14 @@ def run_together(tasks: Sequence[Task]) -> list[Outcome]:
             experiment.simulator(_window(task.setting, task.part, task.window)) for task in tasks
         ]
         runs = scheduler.play_together(simulators, experiment.seed)
-        placed = map(_in_time, labels, tasks)
+        placed = map(in_time, labels, tasks)
         return [outcome_of(label, run) for label, run in zip(placed, runs, strict=True)]
     except GpuYardError as error:
         windows = f"{first.part} windows {first.window} to {tasks[-1].window}"
         raise GpuYardError(f"{labels[0].scheduler}, {windows}: {error}") from None
 
 
-def _in_time(labels: Labels, task: Task) -> Labels:
+def in_time(labels: Labels, task: Task) -> Labels:
     """The labels with the part, and the stretch of time that the window may share with others."""
     stretch = opened(task.setting).stretch(task.part, task.window)
     return replace(labels, stretch=stretch, part=task.part)

@@ -1,13 +1,12 @@
 """Who stands where: intervals by setting and scheduler, over windows, seeds or stretches.
 
-And ranks over blocks (Friedman, Nemenyi; Demsar, JMLR 2006), and paired ratios with tests.
+And ranks over blocks (Friedman, Nemenyi; Demsar, JMLR 2006).
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -350,45 +349,3 @@ def insignificant_stretches(found: Ranking) -> list[tuple[int, int]]:
 
 
 BASELINES = "published"  # role
-
-
-def paired_tests(
-    cell: str,  # goes into the rows
-    of: Mapping[str, Sequence[ComparisonRow]],  # scheduler -> its runs, on the same windows
-    *,
-    ours: str,  # the scheduler that is judged
-    metric: str,  # of `metrics`, above 0
-    confidence: float,  # of the ratio's interval
-) -> list[dict[str, Any]]:
-    """`ours` over each other scheduler in `metric`, paired by window and seed.
-
-    A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided paired
-    t-test of the logs (NaN for one pair).
-    """
-    from scipy import stats  # heavy: only reports need it
-
-    mine, found = {row.labels.unit: float(row.metrics[metric]) for row in of[ours]}, []
-    for name, runs in of.items():
-        if name == ours:
-            continue
-        theirs = np.array([float(row.metrics[metric]) for row in runs])
-        own = np.array([mine[row.labels.unit] for row in runs])
-        logs = log_ratios(own, theirs)
-        ratio = mean_interval(logs, confidence).exp()
-        p = float(stats.ttest_1samp(logs, 0.0).pvalue) if len(logs) > 1 else math.nan
-        found.append(
-            {"cell": cell, "against": name, "role": runs[0].labels.role, "pairs": len(own),
-             "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "p": p}
-        )  # fmt: skip
-    return found
-
-
-def correct_for_many(tests: Sequence[dict[str, Any]]) -> None:
-    """Add `p_holm` (Holm, 1979), over all tests of which the significant ones are counted.
-
-    p of rank k times the number not yet rejected, never falling.
-    """
-    least = 0.0
-    for rank, test in enumerate(sorted(tests, key=lambda test: test["p"])):
-        least = max(least, min(1.0, test["p"] * (len(tests) - rank)))
-        test["p_holm"] = least

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from gpuyard.reproduction.topdrl import correct_for_many, paired_tests
 from sim.files import HOURS, MINUTES, SECONDS, ComparisonRow, ReportError, unit_for
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_studies import league_heat, rank_figure
@@ -24,14 +25,7 @@ from sim.report.league import (
     rank_over_all,
 )
 from sim.report.page_table import Claim, claims_csv, claims_markdown, measured
-from sim.report.standings import (
-    correct_for_many,
-    critical_difference,
-    insignificant_stretches,
-    paired_tests,
-    ranking,
-    standings,
-)
+from sim.report.standings import critical_difference, insignificant_stretches, ranking, standings
 from sim.report.table_text import interval_text, markdown, ratio_text, table_text
 
 
@@ -335,3 +329,18 @@ def test_pairs_are_of_one_window_and_holm_corrects_for_the_baselines(make):
     assert against["b"]["ratio"] == pytest.approx(1.0)
     assert against["a"]["p_holm"] == pytest.approx(2 * against["a"]["p"])
     assert "p_holm" not in against["c"]
+
+
+def test_windows_of_one_stretch_of_time_are_one_observation(make):
+    def tested(stretches, tflops):
+        rows = {
+            name: [ComparisonRow(make.labels(name, window=w, stretch=s), {"tflops": t**power})
+                   for w, (s, t) in enumerate(zip(stretches, tflops, strict=True))]
+            for name, power in (("ours", 1.0), ("theirs", 0.0))
+        }  # fmt: skip
+        (found,) = paired_tests("c", rows, ours="ours", metric="tflops", confidence=0.95)
+        return {key: found[key] for key in ("ratio", "low", "high", "p")}
+
+    twice = tested([0, 1, 2, 0, 1, 2], [2.0, 4.0, 8.0] * 2)
+    assert twice == pytest.approx(tested([None] * 3, [2.0, 4.0, 8.0]))
+    assert twice["p"] > 5 * tested([None] * 6, [2.0, 4.0, 8.0] * 2)["p"]
