@@ -168,6 +168,13 @@ class Simulator:
         rule = rule_of(scheduler, self.state)
         return rule if isinstance(rule, str) else ""
 
+    def asks(self, scheduler: Scheduler) -> str:
+        """The method of its own that its compiled loop asks Python for; empty where none is."""
+        if isinstance(scheduler, Looping) or self.python_decides(scheduler):
+            return ""
+        loop = self.loop_of(scheduler)
+        return loop.asks if isinstance(loop, EngineLoop) else ""
+
     def loop_of(self, scheduler: Scheduler) -> Loop | None:
         """What plays as `scheduler` decides, from the beginning; None where Python has to.
 

@@ -338,8 +338,7 @@ def known_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _why_slow(simulator: Simulator, scheduler: Scheduler) -> str:
     """Why many jobs take minutes; empty where they take seconds."""
-    asked = hasattr(getattr(scheduler, "child", scheduler), "fill")  # EASY, where jobs wait
-    if asked or simulator.python_decides(scheduler):
+    if simulator.python_decides(scheduler) or simulator.asks(scheduler):
         return PYTHON
     return SCORES if isinstance(scheduler, Looping) else ""
 

@@ -2,7 +2,7 @@
 
 import dis
 from collections.abc import Callable
-from types import BuiltinFunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -170,21 +170,31 @@ def _listed(owner: Any, jobs: JobColumns, *, by_keys: bool) -> _Steps | None:
 def _priority(owner: Any, steps: _Steps) -> Any:
     """What `priority` gives for stand-ins of its object, a view and the jobs."""
 
-    def known(name: str) -> Any:
-        value = getattr(owner, name)
+    def granted(value: Any) -> Any:
         if isinstance(value, MethodType) and value.__self__ is owner:
-            _check_reads(value.__func__)
-            return MethodType(value.__func__, this)
+            return bound(value.__func__)
         if not isinstance(value, READS):
             raise _NoArithmetic
         return value
 
-    this, function = _StandIn(known), type(owner).priority
-    _check_reads(function)
+    def bound(function: Any) -> MethodType:
+        """The method of the stand-in, in which `super()` is one, too."""
+        _check_reads(function)
+        cells, free = function.__closure__, function.__code__.co_freevars
+        if "__class__" in free:
+            above = super(cells[free.index("__class__")].cell_contents, owner)
+            parent = _StandIn(lambda name: granted(getattr(above, name)))
+            knows = function.__globals__ | {"super": lambda *_: parent}
+            parts = function.__name__, function.__defaults__, cells
+            function = FunctionType(function.__code__, knows, *parts)
+        return MethodType(function, this)
+
+    this = _StandIn(lambda name: granted(getattr(owner, name)))
     shown: dict[str, Callable[[], Any]] = {
         "jobs": lambda: _StandIn(steps.of_job), "now_s": lambda: steps.made(codes.NOW),
     }  # fmt: skip
-    return function(this, _StandIn(lambda name: shown[name]()), object())
+    priority = bound(type(owner).priority)
+    return priority(_StandIn(lambda name: shown[name]()), object())
 
 
 def _check_reads(function: Any) -> None:

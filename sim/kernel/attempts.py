@@ -118,6 +118,7 @@ def _begin(state: State, job: int, renewal: bool, lease_end_s: float) -> None:
     row.rate = 0.0  # rerate gives the real one; 0 is never a job's rate
     if renewal:
         row.resume_s = max(now_s, row.resume_s)
+        row.restarts -= 1  # it never lost them
     elif row.restarts > 0:
         row.resume_s = now_s + (world.restart_s + world.restart_s_per_gpu * row.held)
     else:

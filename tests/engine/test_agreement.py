@@ -91,6 +91,15 @@ class LeastWaited(PreemptiveScheduler):
         )
 
 
+class LeastWaitedGang(LeastWaited):
+    """One that goes by its parent's."""
+
+    order_name = "least_waited_gang"
+
+    def priority(self, view, jobs):
+        return super().priority(view, jobs) * view.jobs.num_gpus[jobs]
+
+
 class LeastLogged(PreemptiveScheduler):
     """One that is asked for at each decision."""
 
@@ -135,6 +144,7 @@ PREEMPTIVE: dict[str, Make] = {
     "least_done": lambda p, s: LeastDone(placer=p, sharing=s),
     "least_share": lambda p, s: LeastShare(placer=p, sharing=s),
     "least_waited": lambda p, s: LeastWaited(placer=p, sharing=s),
+    "least_waited_gang": lambda p, s: LeastWaitedGang(placer=p, sharing=s),
     "least_logged": lambda p, s: LeastLogged(placer=p, sharing=s),
     "least_left": lambda p, s: LeastLeft(placer=p, sharing=s),
     "class_first": lambda p, s: ClassFirst(placer=p, sharing=s),

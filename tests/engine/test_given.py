@@ -176,6 +176,32 @@ def test_arithmetic_on_columns_is_taken_by_compiled_code(given: str, taken: bool
     assert (as_arithmetic(own, jobs, by_keys=by_keys) is not None) == taken
 
 
+class Doubled(Weighed):
+    def priority(self, view, rows):
+        return view.jobs.num_gpus[rows] * self.weight
+
+
+class Aged(Doubled):
+    def priority(self, view, rows):
+        return super().priority(view, rows) - (view.now_s - view.jobs.submit_s)[rows]
+
+
+class Counted(Weighed):
+    def count(self):
+        return super().count()
+
+    def priority(self, view, rows):
+        return view.jobs.num_gpus[rows] * self.count()
+
+
+@pytest.mark.parametrize(("kind", "taken"), [(Aged, True), (Counted, False)])
+def test_what_a_priority_calls_of_its_parents_is_looked_through(kind: type[Weighed], taken: bool):
+    jobs = world(JOBS, cluster(2, 2)).views(Signal.NONE).view().jobs
+    own = kind(**ROLE)
+    assert (as_arithmetic(own, jobs, by_keys=False) is not None) == taken
+    assert own.weight == 3.0
+
+
 def test_a_priority_that_is_no_number_is_told_wherever_it_is_worked_out():
     told = [
         refused(type(weighed("jobs.num_gpus[rows] * np.nan")), compiled=compiled)

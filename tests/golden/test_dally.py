@@ -240,6 +240,7 @@ def test_a_lease_that_ends_is_renewed_at_no_cost():
     run = play(world([Job(0, 2, 25)], cluster(1, 2), restart_s=60.0), dally())
     assert chart(run) == "AaaaaaaaaaAaaaaaaaaaAaaaa*2"
     assert (run.log.kind == Kind.EXPIRE).sum() == 2
+    assert run.restarts.tolist() == [0]
 
 
 @pytest.mark.parametrize(

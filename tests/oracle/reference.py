@@ -200,6 +200,7 @@ class ReferenceSimulator:
         job.started_s = self.now_s
         if renewal:  # it goes on as if it had never stopped
             job.resume_s = max(self.now_s, job.resume_s)
+            job.restarts -= 1
         else:
             restart_s = self.rules.restart_s + self.rules.restart_s_per_gpu * len(gpus)
             job.resume_s = self.now_s + (restart_s if job.restarts else 0.0)
