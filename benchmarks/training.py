@@ -225,7 +225,7 @@ def bare(episodes: Episodes, ppo: PpoSpec, policy: PolicySpec) -> BarePpo:
         )
         for copy in range(ppo.envs_per_runner)
     ]
-    return BarePpo(build_network(policy, episodes.layout.racks), ppo, envs)
+    return BarePpo(build_network(policy), ppo, envs)
 
 
 def through_rllib(
@@ -240,14 +240,13 @@ def through_rllib(
     connect(ray)
     return build_ppo(
         make_env=partial(Episodes.env, episodes), ppo=ppo, policy=policy,
-        num_racks=episodes.layout.racks,
         weights=None, seed=SEED, ray=ray,
     )  # fmt: skip
 
 
 def played(episodes: Episodes, policy: PolicySpec, prior: ScoreWeights, windows: int) -> float:
     """Agent turns a second of a network as training begins with it, whole windows, compiled."""
-    network = build_network(policy, episodes.layout.racks)
+    network = build_network(policy)
     assert network.prior is not None
     network.prior.take(prior)
     with torch.no_grad():  # its last weights begin as zeros, and what adds nothing is not computed

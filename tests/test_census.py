@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_383,
+    "python_lines": 76_400,
     "python_files": 339,
     "test_lines": 41_454,
     "test_files": 219,

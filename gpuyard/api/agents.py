@@ -123,5 +123,5 @@ def load_policy(folder: str | Path) -> "MarlScheduler":
     from marl.schedulers.marl import MarlScheduler
 
     made = MarlScheduler(checkpoint=str(folder))
-    read_policy(policy_folder(str(folder)), 1)  # its weights, too, are whole
+    read_policy(policy_folder(str(folder)))  # its weights, too, are whole
     return made

@@ -13,7 +13,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import SIGMA_INNER, NetworkForm, linear_sigmas
 from gpuyard.training.strategies import Climb
 from marl.env.layout import CodecRules
-from marl.policy.build import RACKS, PolicyFileError, PolicySpec, build_network, load_policy
+from marl.policy.build import PolicyFileError, PolicySpec, build_network, load_policy
 from marl.policy.pair_score import PairScorePolicy, divides, fill, flat, others, searched, vector_of
 from sim.arrays import FloatArray
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
@@ -80,7 +80,7 @@ def first_network(
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        policy = build_network(spec, RACKS)
+        policy = build_network(spec)
     assert policy.prior is not None
     policy.prior.take(prior)
     return _begun(policy, spec, rules, hide)
@@ -95,7 +95,7 @@ def network_in(
         PolicyFileError: no policy can be read there.
         ValueError: nothing that can be hidden has such a name.
     """
-    policy, spec, rules = load_policy(folder, RACKS)
+    policy, spec, rules = load_policy(folder)
     if not isinstance(policy, PairScorePolicy):
         raise PolicyFileError(f"{folder}: has a network an agent; `learn` begins with a shared one")
     return _begun(policy, spec, rules, hide)

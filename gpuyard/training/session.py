@@ -130,7 +130,7 @@ class Training:
 
     def fresh_policy(self) -> Policy:
         """A network with weights drawn, its prior's as configured."""
-        policy = build_policy(self.spec, self.episodes.layout.racks)
+        policy = build_policy(self.spec)
         priors = [each.prior for each in networks_of(policy) if each.prior is not None]
         if priors:
             weights = score_weights_of(self.config["policy"]["prior"], "policy.prior")
@@ -186,7 +186,7 @@ class Training:
         """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
         if self.resumed is not None:
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
-            return build_policy(self.spec, self.episodes.layout.racks)
+            return build_policy(self.spec)
         if checkpoints(self.folder):
             log.warning(
                 "%s holds a training, which is dropped and begun anew; resume=auto would go on",
@@ -368,7 +368,6 @@ def learn(run: Training, progress: Progress, listener: Listener | None) -> None:
             make_env=run.episodes.env,
             ppo=run.ppo,
             policy=run.spec,
-            num_racks=run.episodes.layout.racks,
             weights=policy.state_dict(),
             seed=run.experiment.seed,
             ray=run.ray,

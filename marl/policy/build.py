@@ -148,15 +148,15 @@ def reads_links(name: str) -> bool:
     return name not in NO_LINKS and "edge_features" in parameters_of(name)
 
 
-def build_policy(spec: PolicySpec, num_racks: int) -> Policy:
+def build_policy(spec: PolicySpec) -> Policy:
     """Fresh weights, of one network, of one an agent, or of one a group."""
     if spec.agents:
         count = range(len(spec.groups) or spec.agents)
-        return PolicyOfEach([build_network(spec, num_racks) for _ in count], spec.groups)
-    return build_network(spec, num_racks)
+        return PolicyOfEach([build_network(spec) for _ in count], spec.groups)
+    return build_network(spec)
 
 
-def build_network(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
+def build_network(spec: PolicySpec) -> PairScorePolicy:
     """A network with fresh weights."""
     sizes = {
         "gpu_features": len(OfGpu),
@@ -171,7 +171,6 @@ def build_network(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
         sizes["inner_rounds"] = spec.inner_rounds
     return PairScorePolicy(
         encoder=encoder_class(spec.encoder)(**sizes, **spec.encoder_options),
-        num_racks=num_racks,
         hidden=spec.head_dim,
         prior_scale=spec.prior_scale,
         critic=spec.critic,
@@ -183,8 +182,6 @@ def build_network(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
 
 FORMAT = 4
 BEST = "policy"  # in the folder of a training run
-
-RACKS = 1  # of policies of vectors: no weight depends on it, and compiled code counts itself
 
 
 def policy_of(spec: PolicySpec, vector: FloatArray, fixed: FloatArray) -> PairScorePolicy:
@@ -204,7 +201,7 @@ def policy_of(spec: PolicySpec, vector: FloatArray, fixed: FloatArray) -> PairSc
 @lru_cache(maxsize=2)
 def _blank(spec: PolicySpec) -> PairScorePolicy:
     """All weights are written before it plays; building it takes longer than that."""
-    return build_network(spec, RACKS).eval()
+    return build_network(spec).eval()
 
 
 Known = dict[type[Column], Sequence[str]]  # names of the columns of each group, in a file's order
@@ -374,13 +371,13 @@ def _by_name(old: Tensor, groups: tuple[Group, ...], known: Known, fill: float) 
     return torch.cat(parts, -1)
 
 
-def load_policy(folder: Path, num_racks: int) -> tuple[Policy, PolicySpec, CodecRules]:
-    """The network in `folder`, for partitions of up to `num_racks` racks.
+def load_policy(folder: Path) -> tuple[Policy, PolicySpec, CodecRules]:
+    """The network in `folder`.
 
     One that was trained before a column was there plays on as it was.
     """
     spec, rules, known = _described(folder)
-    policy = build_policy(spec, num_racks)
+    policy = build_policy(spec)
     path = folder / WEIGHTS
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)

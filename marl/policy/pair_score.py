@@ -122,7 +122,6 @@ class PairScorePolicy(nn.Module):
         self,
         *,
         encoder: Encoder,
-        num_racks: int,
         hidden: int,
         prior_scale: float,
         critic: str = SHARED_CRITIC,
@@ -130,7 +129,7 @@ class PairScorePolicy(nn.Module):
         prior_units: Sequence[int] = (0, 0, 0),
         datacenter: bool = False,
     ) -> None:
-        """`hidden`: width of the heads; `num_racks`: racks a partition can have.
+        """`hidden`: width of the heads.
 
         With `prior_scale` above 0 that times the linear score is added to all scores, and the
         network's own begin at zero: it learns what to add. An own critic is not shown what the
@@ -143,7 +142,7 @@ class PairScorePolicy(nn.Module):
         self.prior_scale = prior_scale
         self.encoder = encoder
         encoder.rack_norm.requires_grad_(False)  # nobody reads the racks' embeddings
-        self.num_racks, width = num_racks, encoder.hidden_dim
+        width = encoder.hidden_dim
         state = width + len(OfContext) + len(OfPeer)
         self.query = two_layers(len(OfJob) + len(OfContext), hidden, width)
         self.key = nn.Linear(width, MODES * width)
@@ -205,7 +204,7 @@ class PairScorePolicy(nn.Module):
                 x_server=servers,
                 server_mask=servers[..., OfServer.THERE] > 0,
                 server_rack=observation["server_rack"],
-                num_racks=self.num_racks,
+                num_racks=_racks(observation["server_rack"]),
                 links=_links(observation, gpus.shape[2]),
             )
         )
@@ -227,7 +226,7 @@ class PairScorePolicy(nn.Module):
         )
         present = servers[..., OfServer.THERE] > 0  # (B * M, S)
         of_all = self.encoder(
-            ClusterBatch(gpus, gpus[..., OfGpu.THERE] > 0, servers, present, racks, self.num_racks)
+            ClusterBatch(gpus, gpus[..., OfGpu.THERE] > 0, servers, present, racks, _racks(racks))
         )
         keys = self.found(of_all.server).unflatten(0, (batch, partitions))  # (B, M, S, H)
         match = torch.einsum("bwh,bmsh->bwms", sought, keys) / sought.shape[-1] ** 0.5
@@ -329,6 +328,11 @@ Policy = PairScorePolicy | PolicyOfEach
 def networks_of(policy: Policy) -> list[PairScorePolicy]:
     """One that all agents share, or one an agent or group."""
     return policy.networks if isinstance(policy, PolicyOfEach) else [policy]
+
+
+def _racks(server_rack: Tensor) -> int:
+    """How many racks the partition with most of them has, of (B, S) racks numbered from 0."""
+    return int(server_rack.max()) + 1
 
 
 def _links(observation: dict[str, Tensor], num_gpus: int) -> Links | None:

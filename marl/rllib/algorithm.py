@@ -129,13 +129,13 @@ CHUNK_ROWS = 1024  # the advantage pass judges the whole train batch: bound its 
 
 
 class PairScoreModule(TorchRLModule, ValueFunctionAPI):
-    """`model_config`: `spec` (PolicySpec as dict), `num_racks`, `weights` (or None)."""
+    """`model_config`: `spec` (PolicySpec as dict), `weights` (or None)."""
 
     def setup(self) -> None:
         """Build the network, from given weights if there are any."""
         config = self.model_config
         self.action_dist_cls = LazyCategorical
-        self.policy = build_policy(PolicySpec(**config["spec"]), config["num_racks"])
+        self.policy = build_policy(PolicySpec(**config["spec"]))
         if config["weights"] is not None:
             self.policy.load_state_dict(config["weights"])
 
@@ -294,7 +294,6 @@ def build_ppo(
     make_env: Callable[[], SchedulingEnv],
     ppo: PpoSpec,
     policy: PolicySpec,
-    num_racks: int,
     weights: dict[str, Any] | None,
     seed: int,
     ray: RaySpec | None = None,
@@ -309,7 +308,7 @@ def build_ppo(
         RayError: as `learners_of`.
     """
     register_env(ENV_NAME, _creator(make_env, ppo, seed, behind))
-    model = {"spec": policy.as_dict(), "num_racks": num_racks, "weights": weights}
+    model = {"spec": policy.as_dict(), "weights": weights}
     config = (
         PPOConfig()
         .environment(ENV_NAME, disable_env_checking=True)

@@ -164,7 +164,7 @@ class MarlScheduler:
                 f"{view.num_partitions}; use agents.count={spec.agents}, or a policy that was "
                 "trained with policy.networks=null, which any number share"
             )
-        return load_policy(self._folder, _layout(view, rules).racks)[0], rules
+        return load_policy(self._folder)[0], rules
 
 
 def _layout(view: ClusterView, rules: CodecRules) -> Layout:

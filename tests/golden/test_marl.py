@@ -26,7 +26,7 @@ TRACE = [Job(0, 1, 1000), Job(100, 1, 400), Job(200, 1, 600), Job(300, 1, 200)]
 @pytest.fixture
 def eager(tmp_path: Path) -> MarlScheduler:
     spec = PolicySpec(gpu_dim=2, hidden_dim=4, rounds=1, head_dim=4, prior_scale=0.0)
-    policy = build_policy(spec, num_racks=1)
+    policy = build_policy(spec)
     with torch.no_grad():
         for weights in policy.parameters():
             weights.zero_()

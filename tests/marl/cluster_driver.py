@@ -36,7 +36,7 @@ def main(address: str, token: str, folder: Path, iterations: int) -> None:
     connect(ray)
     ppo = replace(toy.PPO, env_runners=RUNNERS, envs_per_runner=COPIES)
     start = toy.fresh(0).state_dict()
-    algorithm = build_ppo(make_env=toy.make_env, ppo=ppo, policy=toy.POLICY, num_racks=1,
+    algorithm = build_ppo(make_env=toy.make_env, ppo=ppo, policy=toy.POLICY,
                           weights=start, seed=0, ray=ray)  # fmt: skip
     trainer = Trainer(algorithm, average_decay=ppo.average_decay)
     if checkpoints(folder):

@@ -122,7 +122,7 @@ def test_a_network_that_scores_nothing_tries_all_kinds():
 
 
 def scoring_nothing() -> PairScorePolicy:
-    return build_policy(replace(SMALL, prior_scale=1.0), 4)  # all weights of the score are 0
+    return build_policy(replace(SMALL, prior_scale=1.0))  # all weights of the score are 0
 
 
 @cache

@@ -75,7 +75,7 @@ def make_env() -> SchedulingEnv:
 
 def fresh(seed: int) -> PairScorePolicy:
     torch.manual_seed(seed)
-    return build_policy(POLICY, 1)
+    return build_policy(POLICY)
 
 
 def over_best(policy: PairScorePolicy, folder: Path) -> float:
@@ -120,9 +120,7 @@ def test_ppo_finds_the_optimum_from_random_weights(trainer_of: Callable[..., Any
     assert played_over_best(lambda _, o: any_legal(rng, o)) > 1.3
     worst = int(np.argmax(untrained))
     weights = fresh(worst).state_dict()
-    trainer = trainer_of(
-        make_env=make_env, ppo=PPO, policy=POLICY, num_racks=1, weights=weights, seed=0
-    )
+    trainer = trainer_of(make_env=make_env, ppo=PPO, policy=POLICY, weights=weights, seed=0)
     assert over_best(trainer.policy(), tmp_path / "before") == untrained[worst] > 2.0
     assert played_over_best(exploring(trainer.policy())) > 1.3
     for _ in range(PPO.iterations):

@@ -167,7 +167,7 @@ def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
 
 def test_a_fresh_network_with_a_prior_is_the_prior():
     torch.manual_seed(0)
-    policy = build_policy(PolicySpec(**SIZES, prior_scale=2.5), 4)
+    policy = build_policy(PolicySpec(**SIZES, prior_scale=2.5))
     policy.prior.take(ScoreWeights(START, FORWARD))
     now = next(iter(play(mixed_world(2), jobs_of(count=10)(0), RULES, 0)))
     batch = stack(list(now.seen.values()))
@@ -213,7 +213,7 @@ SPECS = {
 def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[int]):
     spec = SPECS[name]
     torch.manual_seed(1)
-    policy = build_policy(spec, 4).eval()
+    policy = build_policy(spec).eval()
     begins = name == "as it begins"  # beside a prior heads are zero then: nothing is encoded
     with torch.no_grad():
         for each in () if begins else policy.parameters():
@@ -241,11 +241,11 @@ def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[i
 
 
 def test_encoders_that_are_not_compiled_say_so():
-    policy = build_policy(PolicySpec(**(NET_SIZES | {"rounds": 2}), prior_scale=0.0), 4)
+    policy = build_policy(PolicySpec(**(NET_SIZES | {"rounds": 2}), prior_scale=0.0))
     jobs = RandomJobs(count=3, partitions=2, most_gpus=4, span_s=900.0)(0)
     now = next(iter(play(mixed_world(2), jobs, RULES, 0)))
     assert net_of(policy, now.rounds.layout) is None
-    flat = build_policy(PolicySpec(**NET_SIZES, prior_scale=0.0, encoder="flat"), 4)
+    flat = build_policy(PolicySpec(**NET_SIZES, prior_scale=0.0, encoder="flat"))
     assert net_of(flat, now.rounds.layout) is None
 
 

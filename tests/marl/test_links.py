@@ -123,7 +123,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("world", [world_of(described(), 2), mixed_world()], ids=["told", "untold"])
 def test_a_policy_that_reads_links_plays_from_its_file(folder: Path, world: World):
-    _, spec, rules = build.load_policy(folder, 2)
+    _, spec, rules = build.load_policy(folder)
     assert (spec, rules) == (SPEC, LINKED)
     scheduler = MarlScheduler(checkpoint=str(folder))
     jobs = MIXED_JOBS(1)
@@ -182,7 +182,7 @@ def forwards(policy: torch.nn.Module, seen: Observation) -> np.ndarray:
 
 
 def test_a_forward_depends_on_when_gpus_of_that_partition_fall_empty_and_on_no_other():
-    policy, changed = loud_policy(WHOLE_SPEC, 0, 2), 0
+    policy, changed = loud_policy(WHOLE_SPEC, 0), 0
     for _, seen in moments()[:15]:
         for m in range(3):
             later = seen["all_gpus"].copy()
@@ -196,7 +196,7 @@ def test_a_forward_depends_on_when_gpus_of_that_partition_fall_empty_and_on_no_o
 
 
 def test_servers_elsewhere_may_be_renamed_padded_or_gone():
-    policy = loud_policy(WHOLE_SPEC, 0, 2)
+    policy = loud_policy(WHOLE_SPEC, 0)
     for _, seen in moments()[:15]:
         order = np.random.default_rng(0).permutation(seen["all_servers"].shape[1])
         whole = {key: seen[key] for key in ALL}
@@ -278,7 +278,7 @@ def test_the_blind_still_forward_but_not_those_who_are_alone_or_have_no_hop(
 @pytest.mark.parametrize("critic", ["own", "shared"])
 def test_only_a_shared_critic_hears_of_others(critic: str):
     torch.manual_seed(0)
-    policy = build.build_policy(replace(SMALL, critic=critic), 2)
+    policy = build.build_policy(replace(SMALL, critic=critic))
     seen = [first_seen(job_table(jobs)) for jobs in (OWN_JOBS, [*OWN_JOBS, *OTHERS])]
     with torch.no_grad():
         scores = policy(stack(seen))
@@ -302,7 +302,7 @@ def test_every_encoder_of_the_configuration_is_known_by_the_name_of_its_file():
         sizes = {key: value for key, value in told.items() if not key.startswith("_")}
         spec = build.PolicySpec(**sizes, encoder=name, head_dim=4, prior_scale=0.0)
         assert name == path.stem
-        assert build.build_policy(spec, 2).encoder.hidden_dim == told["hidden_dim"]
+        assert build.build_policy(spec).encoder.hidden_dim == told["hidden_dim"]
 
 
 class Scaled(HierarchicalEncoder):
@@ -326,9 +326,9 @@ def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, 
         "rules": {"suspends": False, "datacenter": False},
     }
     spec = policy_spec(config)
-    policy = build.build_policy(spec, 2)
+    policy = build.build_policy(spec)
     build.save_policy(tmp_path, policy, spec, RULES)
-    loaded, again, _ = build.load_policy(tmp_path, 2)
+    loaded, again, _ = build.load_policy(tmp_path)
     assert again == spec and not spec.reads_links
     assert (loaded.encoder.gain, loaded.encoder.hidden_dim) == (2.5, 8)
     found = loaded.state_dict()

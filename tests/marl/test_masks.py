@@ -222,7 +222,7 @@ def shuffled_peers(observation: Observation, order: np.ndarray) -> Observation:
 
 @pytest.mark.parametrize("servers", [True, False])
 def test_renaming_servers_or_peers_renames_their_scores_and_nothing_else(servers: bool):
-    policy = loud_policy(SMALL, 0, 2 if servers else 1)
+    policy = loud_policy(SMALL, 0)
     for observation in observations(*((2, 6) if servers else (4, 4))):
         order = np.random.default_rng(0).permutation(4)
         starts, sends, wait, value = scores(policy, observation)
@@ -236,7 +236,7 @@ def test_renaming_servers_or_peers_renames_their_scores_and_nothing_else(servers
 
 def test_padding_changes_no_score():
     """One set of weights: room for more servers and partitions adds only masked actions."""
-    policy = loud_policy(SMALL, 0, 2)
+    policy = loud_policy(SMALL, 0)
     for observation in observations(2, 6):
         w, s = observation["pairs"].shape[:2]
         starts, sends, wait, _ = scores(policy, observation)

@@ -64,9 +64,9 @@ def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_p
     found = build.encoder_class(name)
     assert build.encoder_name(f"{found.__module__}.{found.__qualname__}") == name
     spec = replace(SMALL, encoder=name, critic="own")
-    policy = build.build_policy(spec, 2)
+    policy = build.build_policy(spec)
     build.save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
-    loaded, again, _ = build.load_policy(tmp_path, 2)
+    loaded, again, _ = build.load_policy(tmp_path)
     assert again == spec
     assert type(loaded.encoder) is found
     assert same(policy.state_dict(), loaded.state_dict())
@@ -74,7 +74,7 @@ def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_p
 
 def test_a_file_keeps_the_rules_and_one_of_before_has_what_there_was(folder: Path):
     rules = replace(RULES, granularity=WORKER, interval_s=30.0, rest_share=0.5, rest_most_s=60.0)
-    build.save_policy(folder, build.build_policy(SMALL, 1), SMALL, rules)
+    build.save_policy(folder, build.build_policy(SMALL), SMALL, rules)
     assert build.read_spec(folder) == (SMALL, rules)
 
     def before(content: dict[str, Any]) -> None:
@@ -97,22 +97,22 @@ def test_columns_are_found_by_their_names(folder: Path):
     def name(content: dict[str, Any]) -> None:
         content["columns"]["OfGpu"] = content["columns"]["OfGpu"][:0:-1]
 
-    expected = build.load_policy(folder, 2)[0].state_dict()
+    expected = build.load_policy(folder)[0].state_dict()
     weighed(folder, shuffle)
     described(folder, name)
     expected["encoder.gpu.weight"] = expected["encoder.gpu.weight"].clone()
     expected["encoder.gpu.weight"][:, 0] = 0.0
-    assert same(build.load_policy(folder, 2)[0].state_dict(), expected)
+    assert same(build.load_policy(folder)[0].state_dict(), expected)
 
 
 @pytest.mark.parametrize("name", build.ENCODERS)
 def test_every_encoder_finds_the_columns_of_servers_by_their_names(name: str, tmp_path: Path):
     spec = replace(SMALL, encoder=name)
-    policy = build.build_policy(spec, 2)
+    policy = build.build_policy(spec)
     build.save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
     described(tmp_path, lambda content: content["columns"]["OfServer"].reverse())
     written = policy.state_dict()
-    found, count = build.load_policy(tmp_path, 2)[0].state_dict(), len(OfServer)
+    found, count = build.load_policy(tmp_path)[0].state_dict(), len(OfServer)
     (key,) = (key for key in written if not torch.equal(found[key], written[key]))
     assert key.endswith(".own.weight")
     assert torch.equal(found[key][:, :count], written[key][:, :count].flip(-1))
@@ -123,7 +123,7 @@ def test_every_encoder_finds_the_columns_of_servers_by_their_names(name: str, tm
 @pytest.mark.parametrize("group", ["jobs", "pairs", "gpus", "context", "peers", "forwards"])
 def test_a_policy_of_before_a_column_plays_on(name: str, group: str, tmp_path: Path):
     """The last column of a group, and of the starts' weights, is taken out of a policy's file."""
-    there, spec, rules = build.load_policy(policy_folder(name), 2)
+    there, spec, rules = build.load_policy(policy_folder(name))
     whole, cut = there.state_dict(), dict(there.state_dict())
     places = {
         "jobs": {"start.of_row": 14, "forward_to.of_row": 14, "query.0": 14,
@@ -148,12 +148,12 @@ def test_a_policy_of_before_a_column_plays_on(name: str, group: str, tmp_path: P
     build.save_policy(tmp_path, there, spec, rules)
     described(tmp_path, lambda content: content.pop("columns"))  # files of before named none
     torch.save(cut, tmp_path / "policy.pt")
-    assert same(build.load_policy(tmp_path, 2)[0].state_dict(), expected)
+    assert same(build.load_policy(tmp_path)[0].state_dict(), expected)
 
 
 def refused(folder: Path) -> str:
     with pytest.raises(build.PolicyFileError) as caught:
-        build.load_policy(folder, 2)
+        build.load_policy(folder)
     return str(caught.value)
 
 
@@ -214,7 +214,7 @@ def test_the_best_policy_of_a_run_is_meant_from_anywhere_in_it(tmp_path: Path):
     ):
         MarlScheduler(checkpoint="pretraind")
     run = tmp_path / "run"
-    build.save_policy(run / "policy", build.build_policy(SMALL, 2), SMALL, RULES)
+    build.save_policy(run / "policy", build.build_policy(SMALL), SMALL, RULES)
     (run / "checkpoint" / "iteration_000001").mkdir(parents=True)
     for names in (".", "checkpoint", "checkpoint/iteration_000001", "policy/policy.pt"):
         assert f"did you mean {run / 'policy'}?" in refused(run / names)
@@ -230,7 +230,7 @@ def test_weights_that_are_missing_cut_off_no_numbers_or_of_another_size_are_name
         assert str(path) in refused(folder)
     path.unlink()
     assert str(path) in refused(folder)
-    torch.save(build.build_policy(replace(SMALL, head_dim=16), 2).state_dict(), path)
+    torch.save(build.build_policy(replace(SMALL, head_dim=16)).state_dict(), path)
     assert str(path) in refused(folder)
     path.write_bytes(whole)
     first = next(iter(torch.load(path, weights_only=True)))
@@ -268,7 +268,7 @@ def deployed(folder: Path, seed: int, partitions: int = 2) -> Run:
 
 
 def test_a_saved_policy_decides_the_same(folder: Path, tmp_path: Path):
-    loaded, spec, rules = build.load_policy(folder, 2)
+    loaded, spec, rules = build.load_policy(folder)
     assert (spec, rules) == (SMALL, RULES)
     build.save_policy(tmp_path / "again", loaded, spec, rules)
     runs = [deployed(place, 1) for place in (folder, folder, tmp_path / "again")]
@@ -301,7 +301,7 @@ def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rule
     world, counts = mixed_world(2), (5, 40, 20)  # the runs end at different times
     windows = [replace(MIXED_JOBS, count=count)(seed) for seed, count in enumerate(counts)]
     together = scheduler.play_together([world.simulator(jobs) for jobs in windows], 0)
-    teacher = greedy(build.load_policy(tmp_path, 2)[0])
+    teacher = greedy(build.load_policy(tmp_path)[0])
     for run, jobs in zip(together, windows, strict=True):
         assert events(run) == events(simulate(world.simulator(jobs), scheduler, 0, None))
         assert np.isfinite(run.finish_s).all()

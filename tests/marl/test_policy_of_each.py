@@ -120,7 +120,7 @@ def test_two_equal_networks_play_as_one_that_is_shared_and_others_do_not(tmp_pat
 
 
 def test_validation_plays_as_the_scheduler_with_as_many_agents_alone(tmp_path: Path):
-    policy = load_policy(of_both(tmp_path, 0, 5), 2)[0]
+    policy = load_policy(of_both(tmp_path, 0, 5))[0]
     simulator = mixed_world().simulator(MIXED_JOBS(1))
     (run,) = play_greedily(policy, [simulator], RULES, name="marl")
     assert events(run) == events(deployed(tmp_path, 1))
@@ -156,7 +156,7 @@ def test_weights_of_each_find_their_columns_by_name(tmp_path: Path):
         assert ("agents" in content["policy"]) == (spec is EACH)  # or the file is as ever
         content["columns"]["OfGpu"].reverse()
         (folder / "policy.json").write_text(json.dumps(content))
-        each = (networks_of(policy) for policy in (loud_policy(spec, 0), load_policy(folder, 2)[0]))
+        each = (networks_of(policy) for policy in (loud_policy(spec, 0), load_policy(folder)[0]))
         for was, network in zip(*each, strict=True):
             found = network.encoder.gpu.weight
             assert torch.equal(found, was.encoder.gpu.weight.flip(-1))
@@ -194,7 +194,7 @@ def test_ppo_learns_without_a_critic(trainer_of: Callable[..., Any], tmp_path: P
     assert not any(name.startswith("value") for name in begun)
     assert not torch.equal(begun["query.0.weight"], learned.state_dict()["query.0.weight"])
     save_policy(tmp_path / "bare", learned, bare, RULES)
-    read = load_policy(tmp_path / "bare", 2)[0]
+    read = load_policy(tmp_path / "bare")[0]
     assert not read.values(read.encode(seen_by_both())[0]).any()
     words = "policy.critic=none", "warm_start=values", "warm_start.episodes=1000000"
     training = Training(launched(tmp_path, *words))

@@ -72,7 +72,7 @@ def make_bookkeeping() -> SchedulingEnv:
 
 
 def arguments(**given: Any) -> dict[str, Any]:
-    return {"make_env": make_env, "ppo": PPO, "policy": SMALL, "num_racks": 2, "weights": None,
+    return {"make_env": make_env, "ppo": PPO, "policy": SMALL, "weights": None,
             "seed": 0} | given  # fmt: skip
 
 

@@ -30,7 +30,7 @@ WEIGHTS = Path(__file__).resolve().parents[2] / "conf" / "linear_weights"
     ],
 )  # fmt: skip
 def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest):
-    policy, spec, rules = load_policy(policy_folder(checkpoint), num_racks=4)
+    policy, spec, rules = load_policy(policy_folder(checkpoint))
     assert (rules.rest_share, rules.rest_most_s) == rest
     path = WEIGHTS / f"{weights}.yaml"
     given = score_weights_of(read_weights(str(path)), str(path))

@@ -111,10 +111,10 @@ def test_what_is_not_legal_is_all_zero_and_what_is_says_so():
 
 
 def test_a_policy_that_suspends_is_saved_and_scores_every_action(tmp_path: Path):
-    policy = build_policy(SPEC, 4)
+    policy = build_policy(SPEC)
     policy.prior.take(WEIGHTS)
     save_policy(tmp_path, policy, SPEC, SUSPENDING)
-    again, spec, rules = load_policy(tmp_path, 4)
+    again, spec, rules = load_policy(tmp_path)
     assert (spec, rules) == (SPEC, SUSPENDING)
     seen = 0
     for now in play(mixed_world(), BUSY(3), SUSPENDING, 3):

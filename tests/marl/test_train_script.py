@@ -65,7 +65,7 @@ def test_what_was_learnt_so_far_stays(interrupted: Interrupted):
     assert all(later - earlier >= 64 for earlier, later in zip([0, *steps], steps, strict=False))
     judged = [row["iteration"] for row in curve(folder) if row["eval_jct_mean_s"]]
     assert judged[:3] == ["0", "2", "4"]
-    policy, spec, rules = load_policy(folder / "policy", 1)
+    policy, spec, rules = load_policy(folder / "policy")
     assert (spec.hidden_dim, spec.head_dim, rules.window) == (8, 8, 16)
     assert all(torch.isfinite(weights).all() for weights in policy.parameters())
     assert json.loads((folder / "record.json").read_text())["program"] == "train"

@@ -83,7 +83,7 @@ def test_imitation_agrees_with_the_teacher():
     lessons = play(env, teacher_of(env.layout).act, SPEC.episodes, 0.8, 0, lambda: None)
     torch.manual_seed(0)
     policy = build_policy(
-        PolicySpec(gpu_dim=8, hidden_dim=32, rounds=1, head_dim=32, prior_scale=0.0), 2
+        PolicySpec(gpu_dim=8, hidden_dim=32, rounds=1, head_dim=32, prior_scale=0.0)
     )
     told = list(imitate(policy, lessons, SPEC, 0))
     assert len(told) == SPEC.epochs

@@ -154,10 +154,10 @@ def ppo_spec(**given: Any) -> PpoSpec:
     return PpoSpec(**shipped("algo/ppo.yaml") | given)
 
 
-def loud_policy(spec: PolicySpec, seed: int, racks: int = 2) -> PairScorePolicy:
+def loud_policy(spec: PolicySpec, seed: int) -> PairScorePolicy:
     """Untrained, with weights of one scale, so that every feature counts and choices differ."""
     torch.manual_seed(seed)
-    policy = build_policy(spec, racks)
+    policy = build_policy(spec)
     with torch.no_grad():
         for weights in policy.parameters():
             weights.normal_(0.0, 0.5)

@@ -25,7 +25,7 @@ FEW = (
 def policy(tmp_path_factory):
     """A policy folder with fresh weights."""
     folder = tmp_path_factory.mktemp("policy")
-    save_policy(folder, build_policy(SMALL, 4), SMALL, RULES)
+    save_policy(folder, build_policy(SMALL), SMALL, RULES)
     return folder
 
 

@@ -54,7 +54,7 @@ def policies(tmp_path):
     for name, alone in (("agents", False), ("single_agent", True)):
         rules = CodecRules(window=4, only_placeable=False, sharing=True, patience_s=1e4,
                            alone=alone, granularity=WORKER, interval_s=60.0)  # fmt: skip
-        save_policy(tmp_path / name, build_policy(SMALL, 2), SMALL, rules)
+        save_policy(tmp_path / name, build_policy(SMALL), SMALL, rules)
         words.append(f"reproduce.policies.{name}.folder={tmp_path / name}")
     return words
 

@@ -28,7 +28,7 @@ def policy(tmp_path):
     """A policy folder with fresh weights."""
     folder = tmp_path / "policy"
     folder.mkdir()
-    save_policy(folder, build_policy(SPEC, 4), SPEC, RULES)
+    save_policy(folder, build_policy(SPEC), SPEC, RULES)
     return folder
 
 
@@ -52,7 +52,7 @@ def test_windows_of_a_policy_are_stored_singly_and_only_missing_ones_are_played(
     assert two.items() <= three.items() and len(three) == 3
     assert set(first.table()["role"]) == {"ours"}
 
-    save_policy(policy, build_policy(SPEC, 5), SPEC, RULES)  # as large as before, another one
+    save_policy(policy, build_policy(SPEC), SPEC, RULES)  # as large as before, another one
     assert "3 runs, 0 of them done before" in done("reproduce", *words, "windows=3").err
 
 
