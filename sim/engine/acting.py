@@ -8,7 +8,7 @@ sorted when the decision is made (`close_decision`).
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.codes import ALIKE, COMPACT_WAIT, LEAST_INTERFERENCE, NEVER, TETRIS
+from sim.codes import ALIKE, COMPACT_WAIT, LEAST_INTERFERENCE, NEVER
 from sim.compiling import call_python
 from sim.engine.layout import NOBODY, NOTE, PYTHON_PLACE, RAISED, Memory
 from sim.engine.placing import choose
@@ -339,9 +339,6 @@ def open_decision(state: State, memory: Memory) -> None:
     scalars.mixed, scalars.wake_s, scalars.stopped = 0, np.inf, NOBODY
     if rule.placer == COMPACT_WAIT:
         _look_at_links(state, memory)
-    if rule.order == TETRIS:
-        for m in range(len(state.partition)):
-            memory.free_share[m] = _free_share(state, m)
 
 
 @kernel
@@ -355,18 +352,6 @@ def _look_at_links(state: State, memory: Memory) -> None:
         changed |= memory.uplink_jobs[rack] != state.rack[rack].uplink_jobs
         memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
     memory.scalars[0].link_changes += changed
-
-
-@kernel
-def _free_share(state: State, m: int) -> float:
-    """Largest share of a server of the partition that is free."""
-    share = 0.0
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
-        where = state.server[state.own[i]]
-        share = max(
-            share, state.free_gpus.usable[state.own[i]] / (where.last_gpu - where.first_gpu)
-        )
-    return share
 
 
 @array_kernel

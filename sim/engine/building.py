@@ -189,7 +189,7 @@ def _memory(
         joinable=np.zeros((likes, servers), dtype=np.int64),
         counted_at=np.full((likes, servers), NOBODY, dtype=np.int64),
         compact=_compact(rule, kind, partitions), nic_jobs=np.zeros(servers, dtype=np.int64),
-        uplink_jobs=np.zeros(len(state.rack), dtype=np.int64), free_share=np.zeros(partitions),
+        uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
         tenants=empty_tenants(state.tenant.shape[1]), server_type=np.array(view.server_type),
         server_rack=np.ascontiguousarray(state.server["rack"]),
         first_gpu=np.array(view.topology.server_first_gpu, dtype=np.int64),

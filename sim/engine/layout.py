@@ -205,7 +205,6 @@ class Memory(Handle):
     compact: Compact
     nic_jobs: IntArray  # (S,) as the decision began
     uplink_jobs: IntArray  # (R,)
-    free_share: FloatArray  # (M,) largest share of a server that is free, as the decision began
     tenants: IntArray  # scratch of `sim.physics.laws`
     server_type: IntArray  # (S,) row of the belief's tables
     server_rack: IntArray  # (S,)

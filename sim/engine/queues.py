@@ -337,21 +337,18 @@ def note_quantum(state: State, memory: Memory, m: int) -> None:
 
 
 @array_kernel
-def tetris_score(
-    gang: IntArray, left_s: FloatArray, free_share: float, largest: float
-) -> FloatArray:
+def tetris_score(gang: IntArray, left_s: FloatArray, largest: float) -> FloatArray:
     """Alignment plus shortness, the highest first.
 
     Args:
         gang: (q,) GPUs of each job, q at least 1.
         left_s: (q,) predicted work left.
-        free_share: largest share of free GPUs on one server.
         largest: GPUs of the largest server.
 
     Returns:
         (q,) scores.
     """
-    alignment = np.minimum(gang.astype(np.float64), largest) / largest * free_share
+    alignment = np.minimum(gang.astype(np.float64), largest) / largest
     work_gpu_s = left_s * gang
     mean = work_gpu_s.mean()
     short = work_gpu_s / mean if mean > 0 else np.zeros_like(work_gpu_s)
@@ -361,7 +358,7 @@ def tetris_score(
 
 @array_kernel
 def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArray:
-    """`jobs` by falling score, which depends on who they are and on what was free."""
+    """`jobs` by falling score, which depends on who they are."""
     if len(jobs) == 0:
         return jobs
     largest = 0
@@ -373,6 +370,6 @@ def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArr
         done_s = state.job[job].seen_progress_s
         left_s[i] = max(memory.waiter[job].estimate_s - done_s, 0.0)
     gang = np.array([state.job[job].num_gpus for job in jobs])
-    score = tetris_score(gang, left_s, memory.free_share[m], float(largest))
+    score = tetris_score(gang, left_s, float(largest))
     order: IntArray = jobs[np.argsort(-score, kind="mergesort")]
     return order

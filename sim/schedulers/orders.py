@@ -223,10 +223,12 @@ class Tetris(QueueScheduler):
 
     Packing score plus shortest remaining time (Grandl et al., SIGCOMM 2014). A job's score is its
     alignment, the dot product of its demand on a server and that server's free GPUs on the best
-    server (both as shares of a server), plus ε (a - p): p is its predicted remaining work (time x
-    GPUs) over the queue's mean, a and ε as the paper weights them (a the mean alignment, so both
-    terms have one scale). Our choices where the paper leaves room: one resource; durations are
-    predictions; blocked jobs are skipped; placement is `worst_fit`, the highest dot product.
+    server (both as shares of a server), less ε p: p is its predicted remaining work (time x GPUs)
+    over the queue's mean, ε the mean alignment, so that both terms have one scale. With one
+    resource what is free on the best server is a factor of all scores, which orders nothing and is
+    left out: it is 0 where GPUs are to be shared. Our choices where the paper leaves room: one
+    resource; durations are predictions; blocked jobs are skipped; placement is `worst_fit`, the
+    highest dot product.
     """
 
     order_name = "tetris"
@@ -237,10 +239,7 @@ class Tetris(QueueScheduler):
         """Waiting jobs by falling score, then by submission."""
         if len(view.queued) == 0:
             return view.queued
-        size = view.topology.gpus_per_server[view.servers]
-        free = view.server_free[view.servers] / size
+        largest = float(view.topology.gpus_per_server[view.servers].max())
         left_s = view.jobs.predicted_remaining_s[view.queued]
-        score = tetris_score(
-            view.jobs.num_gpus[view.queued], left_s, float(free.max()), float(size.max())
-        )
+        score = tetris_score(view.jobs.num_gpus[view.queued], left_s, largest)
         return view.queued[np.argsort(-score, kind="stable")]

@@ -135,7 +135,7 @@ CASES = {  # what is seen -> order, jobs, GPUs of the one server, the chart of e
     "easy: who outran its prediction is about to end": (
         Easy(**RULES, overrun_s=5.0), [Job(0, 1, 10, 2), Job(1, 2, 5), Job(3, 1, 4), Job(3, 1, 6)],
         2, "AaaaaaaaaaBbbbbDddddd ...Cccc...Bbbbb"),
-    # At 10 all 4 GPUs are free. Alignment (share wanted x share free): B 1/4, C 1, D 1/4, mean 1/2.
+    # Alignment, the share of a server that is wanted: B 1/4, C 1, D 1/4, mean 1/2.
     # Work in GPU-s: B 8, C 16, D 3, mean 9. Score: B 1/4 - 1/2 * 8/9 = -0.19, C 0.11, D 0.08.
     "tetris: the big gang goes first": (
         Tetris(**{**SKIP, "placer": WorstFit()}), PACKING, 4,
@@ -153,6 +153,13 @@ CASES = {  # what is seen -> order, jobs, GPUs of the one server, the chart of e
 def test_the_chart_of_one_server_is_as_drawn(case: str):
     order, jobs, gpus, drawing = CASES[case]
     assert charted(jobs, cluster(1, gpus), order) == drawing
+
+
+def test_tetris_knows_short_jobs_where_no_gpu_is_empty_and_one_is_to_be_shared():
+    jobs = [Job(0, 1, 4), Job(0, 1, 100), Job(1, 1, 50), Job(1, 1, 5)]
+    rules = {"placer": WorstFit(), "sharing": AlwaysShare(), "skip_blocked": True}
+    run = play(world(jobs, cluster(1, 1), max_tenants=2), Tetris(**rules))
+    assert run.start_s.tolist() == [0, 0, 9, 4]
 
 
 def test_names_and_needs_and_costs_are_told():
