@@ -223,8 +223,8 @@ def paired_tests(
     """`ours` over each other scheduler in `metric`, paired by window and seed.
 
     A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided paired
-    t-test of the logs (NaN for one pair). Windows of one stretch of time are one observation, their
-    mean.
+    t-test of the logs (NaN for one pair, 1 where both are equal in all). Windows of one stretch of
+    time are one observation, their mean.
     """
     from scipy import stats  # heavy: only reports need it
 
@@ -236,7 +236,8 @@ def paired_tests(
         own = np.array([mine[row.labels.unit] for row in runs])
         logs = _by_stretch(log_ratios(own, theirs), [row.labels for row in runs])
         ratio = mean_interval(logs, confidence).exp()
-        p = float(stats.ttest_1samp(logs, 0.0).pvalue) if len(logs) > 1 else math.nan
+        p = float(stats.ttest_1samp(logs, 0.0).pvalue) if logs.any() else 1.0
+        p = p if len(logs) > 1 else math.nan
         found.append(
             {"cell": cell, "against": name, "role": runs[0].labels.role, "pairs": len(own),
              "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "p": p}
@@ -255,12 +256,14 @@ def _by_stretch(values: FloatArray, labels: Sequence[Labels]) -> FloatArray:
 def correct_for_many(tests: Sequence[dict[str, Any]]) -> None:
     """Add `p_holm` (Holm, 1979), over all tests of which the significant ones are counted.
 
-    p of rank k times the number not yet rejected, never falling.
+    p of rank k times the number not yet rejected, never falling; NaN where p is.
     """
-    least = 0.0
-    for rank, test in enumerate(sorted(tests, key=lambda test: test["p"])):
-        least = max(least, min(1.0, test["p"] * (len(tests) - rank)))
+    least, known = 0.0, [test for test in tests if not math.isnan(test["p"])]
+    for rank, test in enumerate(sorted(known, key=lambda test: test["p"])):
+        least = max(least, min(1.0, test["p"] * (len(known) - rank)))
         test["p_holm"] = least
+    for test in tests:
+        test.setdefault("p_holm", math.nan)
 
 
 def _interval(runs: Sequence[ComparisonRow], metric: str, confidence: float) -> Interval:

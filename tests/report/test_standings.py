@@ -331,6 +331,22 @@ def test_pairs_are_of_one_window_and_holm_corrects_for_the_baselines(make):
     assert "p_holm" not in against["c"]
 
 
+def test_a_rival_that_is_equal_everywhere_spoils_no_other_test(make):
+    told = {"ours": [2.0, 3.0, 4.0], "same": [2.0, 3.0, 4.0], "worse": [1.0, 1.51, 2.02]}
+    rows = {
+        name: [ComparisonRow(make.labels(name, window=w), {"tflops": t})
+               for w, t in enumerate(each)]
+        for name, each in told.items()
+    }  # fmt: skip
+    found = paired_tests("c", rows, ours="ours", metric="tflops", confidence=0.95)
+    alone = {**found[0], "p": float("nan")}  # a single pair
+    correct_for_many([*found, alone])
+    same, worse = found
+    assert same["p"] == same["p_holm"] == 1.0
+    assert 0.01 > worse["p_holm"] == pytest.approx(2 * worse["p"])
+    assert np.isnan(alone["p_holm"])
+
+
 def test_windows_of_one_stretch_of_time_are_one_observation(make):
     def tested(stretches, tflops):
         rows = {
