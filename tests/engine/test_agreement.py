@@ -220,7 +220,7 @@ class Upwards:
 
 @pytest.mark.parametrize("sharing", sorted(SHARINGS))
 @pytest.mark.parametrize("placer", sorted(PLAIN | JUDGING))
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     case=ANY_CASE,
     order=st.sampled_from(sorted(QUEUES)),
@@ -236,7 +236,7 @@ def test_queue_schedulers(placer: str, sharing: str, case: Case, order: str, for
 
 @pytest.mark.parametrize("order", sorted(PREEMPTIVE))
 @pytest.mark.parametrize("sharing", sorted(SHARINGS))
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     case=ANY_CASE, placer=st.sampled_from(sorted(PLAIN | JUDGING)),
     forwarding=st.sampled_from(sorted(FORWARDINGS)),
@@ -263,7 +263,7 @@ IN_PYTHON: dict[str, Callable[[], Placer]] = {
 
 
 @pytest.mark.parametrize("order", sorted(ASKED))
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     case=ANY_CASE,
     placer=st.sampled_from(sorted(PLAIN | JUDGING | IN_PYTHON)),
@@ -279,7 +279,7 @@ def test_who_is_asked_in_python(
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases(most_partitions=1), placer=st.sampled_from(sorted(PLAIN | IN_PYTHON)))
 def test_who_learns_in_one_queue(case: Case, placer: str) -> None:
     assert_same_decisions(
