@@ -119,6 +119,7 @@ class Training:
         lessons = play(
             self.episodes.env(), rule.act if spec.by_rule else greedy(policy),
             spec.episodes, self.ppo.gamma, self.experiment.seed, lambda: progress.advance(task),
+            discount_s=self.ppo.discount_s,
         )  # fmt: skip
         log.info("teacher played %d episodes; imitation begins", spec.episodes)
         task, note = progress.add_task("imitation", total=spec.epochs, note=""), ""

@@ -102,12 +102,17 @@ def _blended(each: FloatArray, own_weight: float) -> FloatArray:
     return blended
 
 
-def discounted(rewards: Sequence[float], gamma: float, over: bool) -> list[float]:
-    """Rewards to go; after a cut they go on with the episode's mean reward, if gamma is not 1."""
-    total = 0.0 if over or gamma == 1.0 or not rewards else float(np.mean(rewards)) / (1.0 - gamma)
-    gains = []
-    for reward in reversed(rewards):
-        total = reward + gamma * total
+def discounted(rewards: Sequence[float], gamma: float | FloatArray, over: bool) -> list[float]:
+    """Rewards to go; after a cut they go on with the episode's means, if gamma's is not 1.
+
+    `gamma`: what follows a reward counts so much; one for each reward, or one for all.
+    """
+    total, mean = 0.0, float(np.mean(gamma)) if rewards else 1.0
+    if not over and mean != 1.0:
+        total = float(np.mean(rewards)) / (1.0 - mean)
+    factors, gains = np.broadcast_to(gamma, len(rewards)).tolist(), []
+    for reward, factor in zip(reversed(rewards), reversed(factors), strict=True):
+        total = reward + factor * total
         gains.append(total)
     return gains[::-1]
 

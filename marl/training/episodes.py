@@ -170,7 +170,7 @@ class Lessons:
 
     observations: dict[str, Tensor]  # (N, ...)
     actions: Tensor  # (N,)
-    returns: Tensor  # (N,) discounted by agent step
+    returns: Tensor  # (N,) discounted as PPO's
 
 
 Teacher = Callable[[Observation], int]
@@ -188,30 +188,37 @@ def greedy(policy: Policy) -> Teacher:
 
 def play(
     env: SchedulingEnv, teacher: Teacher, episodes: int, gamma: float, seed: int,
-    progress: Callable[[], None],
+    progress: Callable[[], None], *, discount_s: float | None = None,
 ) -> Lessons:  # fmt: skip
-    """Let the teacher play; only decisions with a choice are kept."""
+    """Let the teacher play; only decisions with a choice are kept.
+
+    `gamma` and `discount_s`: as `PpoSpec` has them.
+    """
     seen: list[Observation] = []
     actions: list[int] = []
     returns: list[float] = []
     for episode in range(episodes):
         tracks, over = _play_one(env, teacher, seed * 1000 + episode)
-        for observations, taken, rewards in tracks:
+        for observations, taken, rewards, at_s in tracks:
             seen += observations
             actions += taken
-            returns += discounted(rewards, gamma, over)
+            later = 1.0 if discount_s is None else np.exp(-np.diff(at_s) / discount_s)
+            returns += discounted(rewards, gamma * later, over)
         progress()
     return Lessons(stack(seen), torch.tensor(actions), torch.tensor(returns, dtype=torch.float32))
 
 
-Track = tuple[list[Observation], list[int], list[float]]
+# Observations, actions, rewards until the next turn; when turns were, and the end.
+Track = tuple[list[Observation], list[int], list[float], list[float]]
 
 
 def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> tuple[list[Track], bool]:
-    """Per agent its observations, actions, and reward until its next turn; False after a cut."""
-    tracks: dict[str, Track] = {agent: ([], [], []) for agent in env.possible_agents}
+    """What each agent saw, did and got; False after a cut."""
+    tracks: dict[str, Track] = {agent: ([], [], [], []) for agent in env.possible_agents}
     observations, _ = env.reset(seed=seed)
     ended: dict[str, bool] = {}
+    turns = env.turns
+    assert turns is not None
     while env.agents:
         chosen = {a: teacher(o) for a, o in observations.items() if a in env.agents}
         for agent, action in chosen.items():
@@ -219,10 +226,13 @@ def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> tuple[list[Tra
                 tracks[agent][0].append(observations[agent])
                 tracks[agent][1].append(action)
                 tracks[agent][2].append(0.0)
+                tracks[agent][3].append(turns.now_s)
         observations, rewards, ended, *_ = env.step(chosen)
         for agent, reward in rewards.items():
             if tracks[agent][2]:
                 tracks[agent][2][-1] += reward
+    for *_, at_s in tracks.values():
+        at_s.append(turns.now_s)
     return list(tracks.values()), all(ended.values())
 
 

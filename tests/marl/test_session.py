@@ -107,6 +107,22 @@ def test_what_is_best_is_known_though_its_row_was_cut(train: Train, tmp_path: Pa
     assert (tmp_path / "policy" / "policy.pt").read_bytes() == best
 
 
+def test_a_warm_start_discounts_as_ppo_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plays, played = session.play, []
+
+    def play(*given: Any, **named: Any) -> Any:
+        played.append(plays(*given, **named))
+        return played[-1]
+
+    monkeypatch.setattr(session, "play", play)
+    words = ("warm_start=values", "warm_start.episodes=1", "warm_start.epochs=1", "algo.gamma=1.0")
+    for discount_s in ("null", "1e-6"):
+        training = session.Training(launched(tmp_path, *words, f"algo.discount_s={discount_s}"))
+        training.warm_start(Progress(disable=True))
+    far, near = (lessons.returns.abs().mean() for lessons in played)
+    assert near < 0.5 * far
+
+
 def test_what_was_judged_in_another_setting_never_counts(train, trained, tmp_path, caplog):
     second, words = tmp_path / "second", (OTHER, "validate_every=2")
     with caplog.at_level(logging.INFO):

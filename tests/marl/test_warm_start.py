@@ -1,5 +1,7 @@
 """The teacher plays by the rules, and the network learns to play like it."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 
@@ -76,6 +78,34 @@ def test_returns_of_a_cut_episode_go_on():
         for gamma, found in zip((0.9, 1.0), told, strict=True):
             assert np.allclose(found, discounted(rewards, gamma, over), atol=1e-4)
         assert over == np.allclose(told[0], discounted(rewards, 0.9, True), atol=1e-4)
+
+
+def test_returns_are_discounted_by_seconds_as_ppo_discounts_them():
+    gamma, discount_s = 0.95, 800.0
+    jobs = RandomJobs(count=30, partitions=1, most_gpus=4, span_s=4000.0)
+    for max_rounds in (20, 10_000):
+        env = env_of(mixed_world(1), jobs, max_rounds=max_rounds)
+        at_s: list[float] = []
+
+        def act(observation: Observation, env=env, at_s=at_s) -> int:
+            at_s.append(env.turns.now_s)
+            return teacher_of(env.layout).act(observation)
+
+        rewards = play(env, act, 1, 0.0, 0, lambda: None).returns.tolist()
+        at_s.append(env.turns.now_s)
+        turns, over = len(rewards), env.turns.over
+        assert over == (max_rounds > 20)
+        factors = [gamma * np.exp((a - b) / discount_s) for a, b in pairwise(at_s)]
+        beyond = 0.0 if over else np.mean(rewards) / (1.0 - np.mean(factors))
+        expected = [
+            sum(rewards[k] * np.prod(factors[i:k]) for k in range(i, turns))
+            + beyond * np.prod(factors[i:])
+            for i in range(turns)
+        ]
+        found = play(
+            env, teacher_of(env.layout).act, 1, gamma, 0, lambda: None, discount_s=discount_s
+        )
+        np.testing.assert_allclose(found.returns.tolist(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_imitation_agrees_with_the_teacher():
