@@ -117,19 +117,20 @@ def cost_at(state: State, at_s: float) -> float:
 
     Args:
         state: of a run that has come to `at_s`, or just beyond.
-        at_s: only jobs that were submitted before it count.
+        at_s: only jobs that were submitted before it count. What was done since is taken away, at
+            each job's last rate.
     """
-    total, now_s = 0.0, state.world[0].now_s
+    total = 0.0
     for j in range(len(state.job)):
         job = state.job[j]
-        if job.submit_s >= at_s or job.status == WITHDRAWN:
+        if job.submit_s >= at_s:
             continue
-        if job.status == FINISHED:
-            total += job.finish_s - job.submit_s
+        if job.status in (FINISHED, WITHDRAWN) and job.finish_s <= at_s:
+            total += job.finish_s - job.submit_s if job.status == FINISHED else 0.0
             continue
         done_s = job.progress_s
-        if job.status == RUNNING and now_s > job.rated_s:
-            done_s += job.rate * (now_s - job.rated_s)
+        if job.status == RUNNING or job.left_s > at_s:
+            done_s += job.rate * (max(at_s, job.resume_s) - job.rated_s)
         total += at_s - job.submit_s + max(job.work_s - done_s, 0.0)
     return total
 

@@ -16,7 +16,8 @@ from marl.policy.build import build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
 from sim.simulator import Simulator
-from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world
+from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world, plain_world
+from tests.sim.worlds import Job, job_table
 
 WORLD = mixed_world(2)
 LAYOUT = layout_for(WORLD.topology, WORLD.partition_of_server, RULES)
@@ -107,6 +108,28 @@ def test_a_horizon_counts_what_is_left_to_do():
     come = rows["submit_s"] < now_s + 1.0
     left = (now_s + 1.0 - rows["submit_s"] + rows["work_s"])[come].sum()
     assert cost_at(run.simulator.state, now_s + 1.0) == pytest.approx(left)
+
+
+def test_what_was_done_after_the_horizon_does_not_count():
+    world = plain_world(1, 4)
+    jobs = [Job(0.0, 1, 60.0), Job(0.0, 1, 100.0), Job(0.0, 1, 300.0), Job(80.0, 1, 10.0)]
+    layout = layout_for(world.topology, world.partition_of_server, RULES)
+    run = Turns(world.simulator(job_table(jobs)), layout, RULES, gathers=False)
+    while run.next() and run.now_s < 80.0:
+        run.act(int(run.seen()["action_mask"].argmax()))
+    assert run.now_s == 80.0
+    assert cost_at(run.simulator.state, 50.0) == pytest.approx(60.0 + 100.0 + 300.0)
+
+
+def test_where_a_run_stops_beyond_the_horizon_does_not_matter():
+    run, policy = turns(), loud_policy(SMALL, 1)
+    at_s, before, misses = 0.0, 0.0, []
+    while run.next():
+        if run.now_s > at_s:
+            misses.append(abs(cost_at(run.simulator.state, at_s) - before))
+        act(run, policy)
+        at_s, before = run.now_s, cost_at(run.simulator.state, run.now_s)
+    assert np.median(misses) < 1e-6  # but for jobs whose rate changed in between
 
 
 def test_a_seed_repeats_and_another_looks_elsewhere(found: Contrasts):
