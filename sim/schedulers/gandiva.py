@@ -257,8 +257,9 @@ class Gandiva:
             self._start(orders, job, takeover.gpus)
             self._packs.alone(view, job)
             waiting.extend(takeover.leavers)
-            if view.jobs.held[takeover.leavers].sum() > len(takeover.gpus):
-                refused.clear()  # they leave more than the job takes
+            given = view.jobs.held[takeover.leavers].sum()
+            if given > len(takeover.gpus) or view.jobs.demands is not None:
+                refused.clear()  # they leave more than the job takes, of GPUs or of parts
 
     def _fit_in(self, orders: Orders, job: int) -> bool:
         """Start `job` on empty GPUs, else beside a gang of its size."""

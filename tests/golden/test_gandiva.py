@@ -15,7 +15,7 @@ from sim.sharing import FallbackSharing, NoSharing
 from sim.simulator import Simulator, simulate
 from tests.oracle.cases import Case, cases
 from tests.sim.ledger import Ledger
-from tests.sim.worlds import Job, attempts, charted, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, attempts, charted, cluster, gantt, parts, physics_of, play, world
 
 
 def gandiva(**knobs) -> Gandiva:
@@ -46,6 +46,12 @@ CASES = {  # what is seen -> scheduler, jobs, servers, GPUs of each, rules, the 
     # B leaves, and D takes servers 0 and 1. C, last to give way, is not disturbed.
     "as many leave as a large gang needs": (
         gandiva(), [*[Job(0, 2, 3)] * 3, Job(1, 4, 2)], 3, 2, {}, "ADdAa*2 BDdBb*2 Ccc*2"),
+    # A takes the whole GPU, B and C a half each. At 10 A gives way to B, whose half leaves room
+    # for C. At 20 both give way to A, which ends at 30.
+    "a turn is taken by as many parts as there is room for": (
+        gandiva(slice_s=10.0), [Job(0, 1, 20)] * 3, 1, 1,
+        {"traits": parts(1000, 500, 500), "max_tenants": 2},
+        "AaaaaaaaaaBbbbbbbbbbAaaaaaaaaaBbbbbbbbbb+..........Cccccccccc..........Cccccccccc"),
     # A claims server 0 for single GPUs, B the next for pairs; C joins A, D joins B. E, a pair,
     # finds no room on servers 0 and 1 and claims server 2, though server 0 had two GPUs empty.
     "servers belong to a size until they are empty": (
