@@ -76,20 +76,19 @@ def _accepted(view: ClusterView, jobs: IntArray, types: int) -> BoolArray:
 MAX_MIN, TOTAL_THROUGHPUT = "max_min", "total_throughput"
 POLICIES = (MAX_MIN, TOTAL_THROUGHPUT)
 
-# Of the least throughput, which the second program may give up: rounding, no more.
-SLACK_FRAC = 1e-6
-NOTHING = 1e-9  # shares below the solver's precision
+SLACK_FRAC = 1e-6  # of a class's level, which others may cost it: rounding, no more
+NOTHING = 1e-9  # shares and prices below the solver's precision
 
 
 def time_shares(classes: Classes, gpus_of_type: IntArray, policy: str) -> FloatArray:
     """(C, K) share of the time that each job of a class should run in each way.
 
     `max_min` makes the least of (GPUs x normalised throughput) over the jobs as large as it can
-    be, and what is then left as useful as it can be; `total_throughput` only makes the sum of
-    (GPUs x normalised throughput) large. Narayanan and others, "Heterogeneity-aware cluster
-    scheduling policies for deep learning workloads", OSDI 2020, section 4. A job is in one place
-    at a time, and all together hold no more GPUs of a type than there are. Like jobs get like
-    shares, which loses nothing since the programs are convex.
+    be, then the least over those that can have more, and so on (water filling);
+    `total_throughput` only makes the sum of (GPUs x normalised throughput) large. Narayanan and
+    others, "Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI
+    2020, section 4. A job is in one place at a time, and all together hold no more GPUs of a type
+    than there are. Like jobs get like shares, which loses nothing since the programs are convex.
 
     Args:
         classes: what wants to run; those whose speeds are all 0 get nothing.
@@ -116,19 +115,45 @@ def _solved(
     worth = classes.gpus[rows] * classes.speed[rows, ways]
     some, at = np.unique(rows, return_inverse=True)
     held = classes.jobs[rows] * classes.gpus[rows] * classes.use[ways].T  # (T, pairs)
-    one_place = _sums(np.ones(pairs), at, len(some))
     types = np.hstack([held, np.zeros((len(gpus_of_type), 1))])
-    lines = [one_place, types]
-    limits = [np.ones(len(some)), gpus_of_type.astype(np.float64)]
-    total = np.append(-classes.jobs[rows] * worth, 0.0)
+    lines = np.vstack([_sums(-worth, at, len(some)), _sums(np.ones(pairs), at, len(some)), types])
+    limits = np.concatenate([np.ones(len(some)), gpus_of_type])
     if policy == TOTAL_THROUGHPUT:
-        return _best(total, lines, limits, None)
-    at_least = _sums(-worth, at, len(some))
-    at_least[:, -1] = 1.0
-    lines, limits = [*lines, at_least], [*limits, np.zeros(len(some))]
-    least = _best(np.append(np.zeros(pairs), -1.0), lines, limits, None)
-    reached = np.bincount(at, worth * least).min()
-    return _best(total, lines, limits, float(reached * (1.0 - SLACK_FRAC)))
+        cost = np.append(-classes.jobs[rows] * worth, 0.0)
+        return _best(cost, lines[len(some) :], limits)[0]
+    most = np.maximum.reduceat(worth, np.flatnonzero(np.diff(at, prepend=-1)))
+    return _filled(lines, limits, most)
+
+
+def _filled(lines: FloatArray, limits: FloatArray, most: FloatArray) -> FloatArray:
+    """The pairs' values where the least is largest, then the least of those not held there, ...
+
+    Each level is found from above: the prices at which it is too high say how high it can be.
+
+    Args:
+        lines: the first one of each class, its throughput below 0; then those with limits.
+        limits: of the lines after the first ones.
+        most: (n,) throughput of each class where it runs all the time.
+    """
+    n, cost = len(most), np.append(np.zeros(lines.shape[1] - 1), -1.0)
+    floors, rising, level = np.zeros(n), np.ones(n, dtype=np.bool_), np.inf
+    while True:
+        wanted = np.minimum(most, level)
+        lines[:n, -1] = np.where(rising, wanted, 0.0)
+        x, prices = _best(cost, lines, np.concatenate([-floors, limits]))
+        price, caps = prices[:n][rising], most[rising]
+        part = float((-lines[:n, :-1] @ x / wanted)[rising].min())  # of what is wanted
+        if part < 1.0 - SLACK_FRAC:
+            heights = np.append(0.0, np.sort(caps))
+            lower = np.interp(part, np.minimum.outer(heights, caps) @ price, heights)
+            level = min(float(lower), level * (1.0 - SLACK_FRAC))
+            continue
+        # Who has a price has no more in any solution: more of it would cost one who has as little.
+        held = rising & ((prices[:n] > NOTHING) | (most <= level))
+        floors[held] = wanted[held] * (1.0 - SLACK_FRAC)
+        rising, level = rising & ~held, np.inf
+        if not rising.any() or not held.any():
+            return x
 
 
 def _sums(values: FloatArray, line: IntArray, lines: int) -> FloatArray:
@@ -138,10 +163,8 @@ def _sums(values: FloatArray, line: IntArray, lines: int) -> FloatArray:
     return matrix
 
 
-def _best(
-    cost: FloatArray, lines: list[FloatArray], limits: list[FloatArray], least: float | None
-) -> FloatArray:
-    """The pairs' values where lines @ x <= limits and the cost is lowest; `least` bounds the last.
+def _best(cost: FloatArray, lines: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The pairs' values where lines @ x <= limits and the cost is lowest; what each line costs.
 
     Raises:
         SimulationError: the solver gave up.
@@ -149,14 +172,10 @@ def _best(
     # scipy.optimize takes a moment to import, which runs of other schedulers need not pay.
     from scipy.optimize import linprog
 
-    bounds = [(0.0, None)] * (len(cost) - 1) + [(0.0 if least is None else least, None)]
-    found = linprog(
-        cost, A_ub=np.vstack(lines), b_ub=np.concatenate(limits), bounds=bounds, method="highs"
-    )
+    found = linprog(cost, A_ub=lines, b_ub=limits, method="highs")
     if found.status != 0 or found.x is None:
         raise SimulationError(f"gavel: the linear program has no answer: {found.message}")
-    x: FloatArray = found.x[:-1]
-    return x
+    return found.x[:-1], -found.ineqlin.marginals
 
 
 class TimesReceived:
@@ -224,9 +243,10 @@ class Gavel(RoundScheduler):
     type of GPU, from predicted throughputs. `max_min` is the paper's
     heterogeneity-aware least attained service: the least throughput over jobs, each relative to
     what an equal share of every type would give it and times its gang, is made as large as it can
-    be. `total_throughput` makes their sum large and may let jobs wait for as long as others are
-    there. A job's priority on a type is X over the part of its time that it received there; pairs
-    of job and type are served greedily, largest first, as far as the type's GPUs go. With one
+    be, then that of the jobs that can have more than the least, and so on (the paper's water
+    filling). `total_throughput` makes their sum large and may let jobs wait for as long as others
+    are there. A job's priority on a type is X over the part of its time that it received there;
+    pairs of job and type are served greedily, largest first, as far as the type's GPUs go. With one
     type of GPU nothing is left of it but sharing by turns.
 
     What the paper leaves open or does otherwise: X changes whenever jobs come and go, so what a
@@ -234,10 +254,10 @@ class Gavel(RoundScheduler):
     over the part received where X does not change; the authors forget the past from time to
     time. Who has received nothing comes first. Throughputs are those of single GPUs
     (`compute_s`), gangs on one type scale alike on all. Jobs of equal speeds and gangs are one
-    class of the program, which so stays small. Once the least throughput is as large as it can
-    be, a second program makes the sum large, lest GPUs idle. A gang that no type can hold runs
-    across types. Between rounds jobs start on what is free by the same priority, new ones among
-    the first. Packing two jobs on a GPU is left out.
+    class of the program, which so stays small. Who cannot have more than a level is told by the
+    program's prices (duals), where the authors solve a mixed-integer program. A gang that no type
+    can hold runs across types. Between rounds jobs start on what is free by the same priority, new
+    ones among the first. Packing two jobs on a GPU is left out.
     """
 
     order_name = "gavel"

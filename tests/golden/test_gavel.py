@@ -102,6 +102,29 @@ def test_nobody_idles_where_the_worst_off_is_served():
     assert shares[:, :2] == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]), abs=1e-4)
 
 
+def test_what_the_least_cannot_use_is_shared_alike():
+    # A has all that it can use, 1 of 8 GPUs. B, 4 GPUs, and C, 8, have half of the other 7 each.
+    three = classes([[1.0, 0.0]] * 3, [1.0, 4.0, 8.0], [1, 1, 1])
+    shares = time_shares(three, np.array([8, 0]), MAX_MIN)
+    assert shares[:, 0] == pytest.approx([1.0, 3.5 / 4, 3.5 / 8], abs=1e-4)
+    # A takes a tenth of the one GPU of the first type, the only one that B can use; C reaches half
+    # on the other. With r of its time on the first C has 1/2 + r/2 and B 0.9 - r: level at r =
+    # 4/15. The sum alone would be largest at r = 0, where B has 0.9 and C 0.5.
+    three = classes([[1.0, 0.0], [1.0, 0.0], [1.0, 0.5]], [0.1, 1.0, 1.0], [1, 1, 1])
+    shares = time_shares(three, np.array([1, 1]), MAX_MIN)
+    expected = np.array([[1.0, 0.0], [19 / 30, 0.0], [4 / 15, 11 / 15]])
+    assert shares[:, :2] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_large_gang_has_its_turn_beside_a_job_that_needs_little():
+    # D has a GPU for itself. Of the other 5 A, B and C are to have as many each: A a third of the
+    # time, B and C 5/6. Everybody's first round, then due over received: at 10 B 5/6 x 15 / 5, A
+    # 1/3 x 15 / 5; at 15 B 1.67, A 1.33; at 20 B 1.39, A 1.67.
+    jobs = [Job(0, 5, 10), Job(0, 2, 25), Job(0, 2, 25), Job(0, 1, 35)]
+    drawing = "Ddddddd BABbABb*2 CACcACc*2 .A..A"
+    assert charted(jobs, cluster(1, 6), gavel(), column_s=5.0) == drawing
+
+
 def test_a_type_that_a_job_refuses_is_never_its_own():
     # A is faster on the new type, but accepts only the old one (bit 0).
     demands = Demands(*(np.array(v) for v in ([1000, 1000], [0, 0], [0, 0], [1, 3])))
