@@ -48,6 +48,7 @@ def most_valuable(sizes: IntArray, values: FloatArray, room: int) -> BoolArray:
 
 
 DIGITS = 9  # of a count's: (1 - 0.7) x 10 is a little above 3
+FAIR = 1.0  # rho above which a job would be better off with 1/N of the cluster
 SHORTEST_S = 1.0  # predictions below this, and those exceeded, count as this much
 
 
@@ -63,16 +64,20 @@ class Themis(RoundScheduler):
     product of 1 / rho is made as large as it can be) chooses the gangs with the largest sum of
     logarithmic improvements that fit into the GPUs that are up: an exact knapsack. An improvement
     is the rho of a job that sits out the round over the rho of one that runs: T_independent
-    cancels, and 1 + round / T_shared is left. What they do not use goes to the others, worst rho
-    first, so that no GPU stays idle that somebody can use.
+    cancels, and 1 + round / T_shared is left. Bidders whose rho is above 1 are not asked: they get
+    their gangs before the auction. What they do not use goes to the others, worst rho first, so
+    that no GPU stays idle that somebody can use.
 
     What the paper leaves open or does otherwise: its apps are searches of many jobs that take any
     number of GPUs; ours are single gangs, all or nothing. Its rho of a job without GPUs is
-    infinite; sitting out one round makes it comparable. Its leases run out one by one; here all
-    end at the round's end, and jobs that come or find GPUs in between hold theirs until then, by
-    the same auction. Leftovers go to jobs at random there. Its hidden payments, which keep apps
-    from lying in their bids, are left out: the bids are computed here. Where GPUs are placed is
-    the placer's choice and no part of a bid. A job of a DAG ages from its submission.
+    infinite; sitting out one round makes it comparable. That improvement shrinks with the age of a
+    job: a large gang would lose against small ones for as long as these keep coming, where an app
+    of the paper's gets some GPUs at least. So the sharing incentive (rho at most 1) that the paper
+    aims at is kept by rule: whom it fails comes first, the worst first. Its leases run out one by
+    one; here all end at the round's end, and jobs that come or find GPUs in between hold theirs
+    until then, by the same auction. Leftovers go to jobs at random there. Its hidden payments,
+    which keep apps from lying in their bids, are left out: the bids are computed here. Where GPUs
+    are placed is the placer's choice and no part of a bid. A job of a DAG ages from its submission.
     """
 
     order_name = "themis"
@@ -104,19 +109,19 @@ class Themis(RoundScheduler):
 
     def _auctioned(self, view: ClusterView, jobs: IntArray, gpus: int) -> list[Share]:
         """Winners, then who else fits into `gpus`; both worst rho first."""
-        jobs = jobs[_worst_first(self._rho(view, jobs))]
+        rho = self._rho(view, jobs)
+        worst = _worst_first(rho)
+        jobs, rho = jobs[worst], rho[worst]
         asked = np.ceil(gang_gpus(view, jobs)).astype(np.int64)
         bidders = max(1, math.ceil(round((1.0 - self.fairness_knob) * len(jobs), DIGITS)))
-        gain = np.log1p(self.round_s / _shared_s(view, jobs[:bidders]))
+        wronged = int((rho[:bidders].round(DIGITS) > FAIR).sum())
         wins = np.zeros(len(jobs), dtype=np.bool_)
-        wins[:bidders] = most_valuable(asked[:bidders], gain, gpus)
+        wins[:wronged] = _first_that_fit(asked[:wronged], gpus)
         left = gpus - int(asked[wins].sum())
-        others = []
-        for at in np.flatnonzero(~wins & (asked <= left)).tolist():
-            if asked[at] <= left:
-                left -= int(asked[at])
-                others.append(at)
-        return _gangs(view, np.concatenate([jobs[wins], jobs[others]]))
+        gain = np.log1p(self.round_s / _shared_s(view, jobs[wronged:bidders]))
+        wins[wronged:bidders] = most_valuable(asked[wronged:bidders], gain, left)
+        others = jobs[~wins][_first_that_fit(asked[~wins], gpus - int(asked[wins].sum()))]
+        return _gangs(view, np.concatenate([jobs[wins], others]))
 
     def _rho(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """(len(jobs),) predicted finish-time fairness; larger is worse."""
@@ -137,6 +142,16 @@ def _shared_s(view: ClusterView, jobs: IntArray) -> FloatArray:
 
 def _worst_first(rho: FloatArray) -> IntArray:
     return np.argsort(-rho, kind="stable")
+
+
+def _first_that_fit(sizes: IntArray, room: int) -> BoolArray:
+    """(n,) whom to take, in order, passing over those for whom too little is left."""
+    taken = np.zeros(len(sizes), dtype=np.bool_)
+    for at in np.flatnonzero(sizes <= room).tolist():
+        if sizes[at] <= room:
+            room -= int(sizes[at])
+            taken[at] = True
+    return taken
 
 
 def _gangs(view: ClusterView, jobs: IntArray) -> list[Share]:

@@ -22,6 +22,7 @@ def themis(fairness_knob: float, round_s: float = 10.0) -> Themis:
 
 TRACE = [Job(0, 1, 12), Job(1, 1, 20)]
 GANGS = [Job(0, 3, 10), Job(0, 2, 10), Job(0, 2, 10)]
+LARGE = [Job(0, 2, 8), *[Job(at_s, 1, 10) for at_s in (0, 0, 9, 9, 19, 19)]]
 CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart of each GPU
     # Half of the two bid: the one with the larger rho = (age + rest) / (2 x duration).
     # At 10: A (10 + 2) / 24 = 0.5, B (9 + 20) / 40 = 0.73. At 20: A 22 / 24, B (19 + 10) / 40.
@@ -45,6 +46,12 @@ CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart 
         themis(0.0), GANGS, 4, "BbbbbbbbbbAaaaaaaaaa*2 CcccccccccAaaaaaaaaa Cccccccccc"),
     "fifo starts the one": (
         FIFO, GANGS, 4, "AaaaaaaaaaBbbbbbbbbb*2 AaaaaaaaaaCccccccccc ..........Cccccccccc"),
+    # At 0 and at 10 jobs of single GPUs bid more than A: twice ln(20 / 10) against ln(18 / 8), and
+    # twice ln(21 / 11) against ln(28 / 18). At 20 the rho of A is above 1, (20 + 8) / (3 x 8): it
+    # comes first, though F and G would bid as much as D and E have.
+    "a gang that does worse than with its part of the cluster comes first": (
+        themis(0.0), LARGE, 2,
+        "BbbbbbbbbbDdddddddddAaaaaaaaFfffffffff CcccccccccEeeeeeeeeeAaaaaaaaGggggggggg"),
     # One of four bids at a time, yet no GPU is idle while somebody waits.
     "who may not bid gets what is left": (
         themis(0.75, 20.0), [Job(0, 1, 10)] * 4, 2, "AaaaaaaaaaCccccccccc BbbbbbbbbbDddddddddd"),
