@@ -174,19 +174,19 @@ class Packs:
         self._pair_cost: FloatArray | None = None  # of the belief
 
     def alone(self, view: ClusterView, job: int) -> None:
-        """`job` has GPUs to itself from now on."""
+        """`job` has GPUs to itself from now on; so has whoever it was packed with."""
+        partner = self._partner.pop(job, None)
         self._alone[job] = _now(view, job)
+        self._trials.pop(job, None)
+        if partner is not None:
+            self.alone(view, partner)
 
     def refresh(self, view: ClusterView) -> None:
         """Forget who runs no more; whom a partner has left is alone."""
         running = set(view.running.tolist())
+        for job in self._partner.keys() - running:
+            self.alone(view, job)
         self._alone = {job: since for job, since in self._alone.items() if job in running}
-        for job, partner in tuple(self._partner.items()):
-            if job not in running or partner not in running:
-                self._partner.pop(job)
-                self._trials.pop(job, None)
-                if job in running:
-                    self.alone(view, job)
 
     def failed(self, view: ClusterView) -> list[int]:
         """Newcomers whose trial is over and was slower than taking turns; never tried again."""
@@ -202,6 +202,14 @@ class Packs:
                 self._failed.add(frozenset((pack.newcomer, pack.resident)))
                 self._failures |= {pack.newcomer, pack.resident}
         return unpacked
+
+    def __bool__(self) -> bool:
+        """Whether anybody is packed."""
+        return bool(self._partner)
+
+    def has_joined(self, view: ClusterView, job: int) -> bool:
+        """Whether `job` is packed, and the later one on its GPUs."""
+        return job in self._partner and bool(view.tenant[view.gpus_of(job)[0], PAIR - 1] == job)
 
     def has_failed(self, job: int) -> bool:
         """Whether a trial of `job` has failed."""

@@ -151,7 +151,8 @@ class Gandiva:
     its two observed speeds over those alone is below 1, what taking turns would give, the newcomer
     leaves and the two are never packed again. A job's speed alone is what was seen before packing,
     or what the belief says of these GPUs. Every `migrate_every_s` a gang on more servers than it
-    needs moves to as few as it needs if they are free.
+    needs moves to as few as it needs if they are free; so does, while nobody waits, the later gang
+    of a pair.
 
     Chosen here: turns pass all over the cluster at once, where the paper's servers keep their own;
     the paper packs by utilisation, unknown here, for which the predicted speed stands; all jobs
@@ -281,14 +282,16 @@ class Gandiva:
         return True
 
     def _migrate(self, orders: Orders) -> None:
-        """Move gangs on more servers than they need, where as few as they need have room."""
+        """Move who is spread, or packed while nobody waits, to as few servers as needed."""
         view = orders.view
         if self.migrate_every_s is None or view.now_s < self._move_s - ROUNDING_S:
             return
         occupancy, affinity = orders.occupancy, self._affinity_of(view)
         for job in orders.untouched():
             gpus = view.gpus_of(job)
-            if not self._is_spread(view, gpus) or occupancy.tenants[gpus].max() > 1:
+            unpacks = not self._joined_s and self._packs.has_joined(view, job)
+            spread = self._is_spread(view, gpus) and occupancy.tenants[gpus].max() == 1
+            if not unpacks and not spread:
                 continue
             occupancy.vacate(job, gpus)
             better = self._together(view, occupancy.exclusive(view, job), len(gpus))
@@ -330,6 +333,7 @@ class Gandiva:
 
     def _stop(self, orders: Orders, job: int) -> None:
         orders.stop(job)
+        self._packs.alone(orders.view, job)
         self._joined_s[job] = orders.view.now_s
 
     def _affinity_of(self, view: ClusterView) -> Affinity:
@@ -363,7 +367,8 @@ class Gandiva:
             turn_s = self._turn_s(view)
             times.append(turn_s if turn_s > view.now_s else view.now_s + self.slice_s)
         moves = self.migrate_every_s
-        if moves is not None and any(self._is_spread(view, gpus) for gpus in places):
+        unpacks = self._packs and not self._joined_s
+        if moves is not None and (unpacks or any(self._is_spread(view, gpus) for gpus in places)):
             if self._move_s <= view.now_s:
                 self._move_s = view.now_s + moves
             times.append(self._move_s)

@@ -130,6 +130,20 @@ def test_a_spread_gang_moves_once_a_server_is_free():
         assert charted(jobs, topology, scheduler, physics=physics) == drawing
 
 
+def test_a_pair_is_parted_once_a_gpu_is_free_and_nobody_waits():
+    # C joins A at 1, both at 1 / 1.25 of their speed; B's GPU is free from 3 on. At 6, five seconds
+    # after the start, C moves there with 4 of its 10 s done, and A has 5 of its 10 left.
+    topology = cluster(1, 2)
+    physics = physics_of(topology, slowdown=((1.25,),))
+    jobs = [Job(0, 1, 10), Job(0, 1, 3), Job(1, 1, 10)]
+    yard = {"physics": physics, "max_tenants": 2}
+    scheduler = gandiva(packing=True, slice_s=None, migrate_every_s=5.0)
+    assert charted(jobs, topology, scheduler, **yard) == "Aaaaaaaaaaa+.Ccccc Bbb...Cccccc"
+    # D, too large to join anybody, waits from 2 on: packing is for such times.
+    waits = [*jobs, Job(2, 2, 4)]
+    assert attempts(play(world(waits, topology, **yard), scheduler).log)["C"][0].end_s > 6.0
+
+
 KNOBS_OF_ALL_KINDS = st.fixed_dictionaries({
     "slice_s": st.sampled_from([None, 0.7, 2.0]),
     "packing": st.booleans(),
