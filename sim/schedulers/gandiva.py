@@ -146,17 +146,18 @@ class Gandiva:
     they joined it: by arriving or by losing their GPUs. From its head each job gets, whichever
     comes first: empty GPUs by `Affinity`; the GPUs of a running gang of its size, if both together
     are predicted to run faster than `least_speed` jobs alone (packing, two jobs a GPU at most);
-    when the last turn is `slice_s` old, the GPUs of those who have had theirs longest (`Turns`).
-    Who gives way joins the end of the queue. A packed pair is watched for `trial_s`: if the sum of
-    its two observed speeds over those alone is below 1, what taking turns would give, the newcomer
-    leaves and the two are never packed again. A job's speed alone is what was seen before packing,
-    or what the belief says of these GPUs. Every `migrate_every_s` a gang on more servers than it
-    needs moves to as few as it needs if they are free; so does, while nobody waits, the later gang
-    of a pair.
+    when the last turn is `slice_s` old, and somebody has had GPUs for so long, the GPUs of those
+    who have had theirs longest (`Turns`). Who gives way joins the end of the queue. A packed pair
+    is watched for `trial_s`: if the sum of its two observed speeds over those alone is below 1,
+    what taking turns would give, the newcomer leaves and the two are never packed again. A job's
+    speed alone is what was seen before packing, or what the belief says of these GPUs. Every
+    `migrate_every_s` a gang on more servers than it needs moves to as few as it needs if they are
+    free; so does, while nobody waits, the later gang of a pair.
 
     Chosen here: turns pass all over the cluster at once, where the paper's servers keep their own;
     the paper packs by utilisation, unknown here, for which the predicted speed stands; all jobs
-    are alike at a turn, however little they have had. Restarts come on top of a turn; where a
+    are alike at a turn, however little they have had: large gangs would else wait for a turn with
+    nobody new. Restarts come on top of a turn; where a
     preemption saves no work, turns must be longer than what lies between checkpoints. Left out:
     growing and shrinking. Elastic jobs run with the GPUs that they asked for.
 
@@ -334,6 +335,7 @@ class Gandiva:
     def _stop(self, orders: Orders, job: int) -> None:
         orders.stop(job)
         self._packs.alone(orders.view, job)
+        self._since_s.pop(job, None)
         self._joined_s[job] = orders.view.now_s
 
     def _affinity_of(self, view: ClusterView) -> Affinity:
@@ -354,9 +356,11 @@ class Gandiva:
 
     def _turn_s(self, view: ClusterView) -> float:
         """When the next turn is due: restarts are no part of the one under way."""
-        now = [job for job in view.running.tolist() if self._since_s[job] == self._turned_s]
-        began_s = max(self._turned_s, float(view.jobs.resume_s[now].max(initial=-np.inf)))
-        return began_s + (self.slice_s or 0.0)
+        resume_s = view.jobs.resume_s
+        began_s = {job: max(at_s, float(resume_s[job])) for job, at_s in self._since_s.items()}
+        of_turn = [began_s[job] for job, at_s in self._since_s.items() if at_s == self._turned_s]
+        first_s = min(began_s.values(), default=-np.inf)
+        return max(self._turned_s, first_s, *of_turn) + (self.slice_s or 0.0)
 
     def _wake_s(self, orders: Orders) -> float | None:
         """The end of the next trial, the next turn if jobs wait, the next move if one is due."""

@@ -30,22 +30,28 @@ def fifo(sharing) -> Fifo:
 TWO = [Job(0, 1, 10), Job(1, 1, 3)]
 ONES, PAIR = [Job(0, 1, 10)] * 3, Job(1, 2, 4)
 CASES = {  # what is seen -> scheduler, jobs, servers, GPUs of each, rules, the chart of each GPU
-    # B comes at 1: no turn is under way, A gives way at once. From then on turns of 2 s.
-    "two jobs take turns": (gandiva(), TWO, 1, 1, {}, "ABbAaBAaaaaaa"),
+    # B comes at 1. At 2 A has had its GPU for 2 s and gives way: from then on turns of 2 s.
+    "two jobs take turns": (gandiva(), TWO, 1, 1, {}, "AaBbAaBAaaaaa"),
     "fifo does not": (fifo(NoSharing()), TWO, 1, 1, {}, "AaaaaaaaaaBbb"),
-    # Restarts of 3 s, turns of 2 s. At 1 B starts for the first time, at once: its turn ends at 3.
-    # A is back at 3, works from 6 and gives way at 8. B works 11-12 and is done.
+    # The turn before was long ago, yet B, one second on its GPU when C comes, has two like all.
+    "nobody is cut short after a quiet time": (
+        gandiva(), [Job(0, 1, 10), Job(10, 1, 4), Job(11, 1, 3)], 1, 1, {}, "AaaaaaaaaaBbCcBbC"),
+    # A has had its turn when B comes, and gives way at once.
+    "who comes late finds the turn over": (
+        gandiva(), [Job(0, 1, 5), Job(3, 1, 1)], 1, 1, {}, "AaaBAa"),
+    # Restarts of 3 s, turns of 2 s. At 2 B starts for the first time, at once: its turn ends at 4.
+    # A is back at 4, works from 7 and gives way at 9. B works 12-13 and is done.
     "a turn is work, restarts come on top": (
-        gandiva(), TWO, 1, 1, {"restart_s": 3.0}, "ABbAaaaaBbbbAaaaaaaaaa"),
+        gandiva(), TWO, 1, 1, {"restart_s": 3.0}, "AaBbAaaaaBbbbAaaaaaaaa"),
     # A and B fill server 0, which is claimed for single GPUs; C opens server 1. D, two GPUs, comes
-    # at 1: server 1 has one empty GPU, so C gives way. At 3 it is C's turn: A, on its GPU as long
-    # as B, is the first row. D's end frees server 1 for A.
+    # at 1: server 1 has one empty GPU, so C gives way at 2. At 4 it is C's turn: A, on its GPU as
+    # long as B, is the first row. D's end frees server 1 for A.
     "a server is cleared for a gang, and turns pass within a size": (
-        gandiva(), [*ONES, PAIR], 2, 2, {}, "AaaCcccccccc Bbbbbbbbbb CDdddAaaaaaa .Dddd"),
-    # A, B and C are alone on their servers of 2; at 1 D wants 4 GPUs: A leaves, 3 are empty...
-    # B leaves, and D takes servers 0 and 1. C, last to give way, is not disturbed.
+        gandiva(), [*ONES, PAIR], 2, 2, {}, "AaaaCccccccc Bbbbbbbbbb CcDdddAaaaaa ..Dddd"),
+    # A, B and C are alone on their servers of 2; from 1 on D wants 4 GPUs. At 2 A leaves, 2 are
+    # empty... B leaves, and D takes servers 0 and 1. C, last to give way, is not disturbed.
     "as many leave as a large gang needs": (
-        gandiva(), [*[Job(0, 2, 3)] * 3, Job(1, 4, 2)], 3, 2, {}, "ADdAa*2 BDdBb*2 Ccc*2"),
+        gandiva(), [*[Job(0, 2, 3)] * 3, Job(1, 4, 2)], 3, 2, {}, "AaDdB*2 BbDd*2 CccA*2"),
     # A takes the whole GPU, B and C a half each. At 10 A gives way to B, whose half leaves room
     # for C. At 20 both give way to A, which ends at 30.
     "a turn is taken by as many parts as there is room for": (
