@@ -108,10 +108,13 @@ class Easy(ByArrival):
 
     The paper counts processors of one pool. Chosen here: the reservation is a placement, the GPUs
     that placer and sharing rule give the head once the jobs that end first are gone; jobs that run
-    longer get other GPUs. So a head that waits for a compact place is kept one. Cores and memory
-    are not reserved. Predictions are at speed 1; a job that has outrun its prediction is taken to
-    end in `overrun_s`. Where the head would find no place even in the empty cluster (servers away),
-    all others may pass. Stealing (the partitioned form) skips blocked jobs without reservations.
+    longer get other GPUs. So a head that waits for a compact place is kept one. A GPU of which the
+    head asks for a part is kept whole: a job that runs longer waits though its part would fit
+    beside the head's, since what it would find free must be free both now and then. Cores and
+    memory are not reserved. Predictions are at speed 1; a job that has outrun its prediction is
+    taken to end in `overrun_s`. Where the head would find no place even in the empty cluster
+    (servers away), all others may pass. Stealing (the partitioned form) skips blocked jobs without
+    reservations.
     """
 
     order_name = "easy"

@@ -122,7 +122,8 @@ class Optimus(RoundScheduler):
     cluster, jobs come in order of the GPU-seconds that they still need with their least, so that
     with rigid gangs it is shortest remaining service first. Where one GPU more does not help but
     several do, several are given at once. `hysteresis_frac` saves restarts: see `divide`. Between
-    rounds those who wait divide what is free in the same way; nobody grows or shrinks.
+    rounds those who wait divide what is free in the same way; nobody grows or shrinks. GPU types
+    are taken as equal, and a gang may mix them.
     """
 
     order_name = "optimus"
