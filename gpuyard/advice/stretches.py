@@ -80,6 +80,14 @@ class StretchField:
         del part, index
         return self.scouted.experiment.world.simulator(jobs)
 
+    def cut(self, part: str) -> None:
+        """Every number has a window: they repeat."""
+        del part
+
+    def time_of(self, part: str, index: int) -> int:
+        """The stretch."""
+        return self.stretch(part, index)
+
 
 def open_stretches(setting: str) -> StretchField:
     """The windows of a configuration of advise with a `scheduler`, a linear score, given as JSON.

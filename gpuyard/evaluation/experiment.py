@@ -89,6 +89,25 @@ class Experiment:
             return None
         return self.workload.stretches(part=part, setting=self.setting)
 
+    def windows(self, part: str) -> int | None:
+        """How many windows of a part there are; None: one for every number."""
+        stretches = self.stretches(part)
+        return None if stretches is None else stretches.windows
+
+    def played(self, part: str, asked: int, key: str = "windows") -> int:
+        """How many windows there are to play, at most `asked`, as `key` has it; fewer are told."""
+        stretches = self.stretches(part)
+        if stretches is None:
+            return asked
+        played = min(asked, stretches.windows)
+        if played < asked:
+            log.warning("%s is %d, but part '%s' has %d", key, asked, part, played)
+        for note in (stretches.shortened(), stretches.left_over()):
+            if note is not None:
+                log.warning("%s", note)
+        log.info("%s; %d are played", stretches.words(), played)
+        return played
+
     def kept(self, part: str) -> tuple[int, int, int] | None:
         """Of a file, jobs of a window, how many in a row they are taken from, jobs of the part."""
         if not isinstance(self.workload, CutsStretches):

@@ -201,17 +201,7 @@ def windows_played(asked: int, setting: str, part: str) -> int:
     Raises:
         GpuYardError: the part is too short, or the file cannot be read.
     """
-    stretches = opened(setting).stretches(part)
-    if stretches is None:
-        return asked
-    played = min(asked, stretches.windows)
-    if played < asked:
-        log.warning("windows is %d, but part '%s' has %d", asked, part, played)
-    for note in (stretches.shortened(), stretches.left_over()):
-        if note is not None:
-            log.warning("%s", note)
-    log.info("%s; %d are played", stretches.words(), played)
-    return played
+    return opened(setting).played(part, asked)
 
 
 def run_together(tasks: Sequence[Task]) -> list[Outcome]:

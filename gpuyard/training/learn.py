@@ -6,7 +6,7 @@ import logging
 import math
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, fields
 from functools import partial
@@ -32,11 +32,12 @@ from gpuyard.training.form import NetworkForm, NetworkPlayer, Player, ScorePlaye
 from gpuyard.training.setting import AUTO, DISTIL, NETWORK, SCORE, policy_in, rival_of, trainer_of
 from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
+from gpuyard.training.windows import VALIDATION, source_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, override
 from sim.files import csv_text, write_atomically
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
-from sim.report.job_times import mean_interval
+from sim.report.league import ratio_over
 from sim.report.run_folder import Record
 from sim.scoring.weights import Layer, ScoreWeights
 
@@ -117,16 +118,19 @@ def draw_curves(
     save_png(figure, path)
 
 
-def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str, Any]:
-    """Geometric means of paired ratios of mean JCT, learned / rival, with t intervals of the logs.
+def ratios_of(
+    learned: FloatArray, rivals: Mapping[str, FloatArray], times: Sequence[Hashable]
+) -> dict[str, Any]:
+    """Geometric means of paired ratios of mean JCT, learned / rival, with intervals of the logs.
 
     Args:
         learned: (W,) ln mean JCT on held-out windows.
         rivals: name -> (W,) the same of others.
+        times: (W,) equal for windows of one time; where some are, intervals are by time, else t.
     """
-    found = {}
+    found, time_of = {}, dict(enumerate(times))
     for name, logs in rivals.items():
-        ratio = mean_interval(learned - logs, CONFIDENCE).exp()
+        ratio = ratio_over(dict(enumerate((learned - logs).tolist())), time_of, CONFIDENCE)
         found[name] = {
             "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "windows": ratio.count,
         }  # fmt: skip
@@ -186,9 +190,8 @@ def _learned(trainer: Trainer) -> Player:
 def report(launch: Launch, trainer: Trainer) -> str:
     """Play the held-out windows, write everything; what the user is told."""
     config, saved = launch.config, trainer.saved
-    first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    windows, evaluator = range(first, first + count), trainer.evaluator
-    source_spec = trainer.source_spec
+    windows, evaluator = trainer.budget.held_out, trainer.evaluator
+    source_spec, first, count = trainer.source_spec, windows[0], len(windows)
     named = {str(config[key]): key for key in ("begin", "reference")}
     logs = {
         name: evaluator.windows(source_spec, rival_of(config, key), "validation", windows)
@@ -196,12 +199,14 @@ def report(launch: Launch, trainer: Trainer) -> str:
     }
     learned = evaluator.windows(source_spec, _learned(trainer), "validation", windows)
     _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
-    ratios = ratios_of(learned, logs)
+    times = [source_of(source_spec).time_of(VALIDATION, each) for each in windows]
+    ratios = ratios_of(learned, logs, times)
     words = ", ".join(
         f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
         for name, each in ratios.items()
     )
-    verdict = f"Mean JCT on {count} held-out windows (from {first} on): {words}."
+    of_times = f", of {len(set(times))} stretches of time" if len(set(times)) < count else ""
+    verdict = f"Mean JCT on {count} held-out windows (from {first} on{of_times}): {words}."
     where = keep(launch, trainer, verdict)
     against = [(name, *each.values()) for name, each in ratios.items()]
     text = csv_text(("against", "ratio_of_mean_jct", "low", "high", "windows"), against)
@@ -235,7 +240,7 @@ def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArr
     """
     for name, each in logs.items():
         if not np.all(np.isfinite(each)):
-            window = launch.config["held_out"]["first"] + int(np.argmin(np.isfinite(each)))
+            window = trainer.budget.held_out[int(np.argmin(np.isfinite(each)))]
             verdict = f"No figures: {name} fails on held-out window {window} of part=validation."
             where = keep(launch, trainer, verdict)
             raise GpuYardError(f"{verdict} See why with simulate.py; {where}")
@@ -253,12 +258,13 @@ def show(folder: Path, learned_in: Path, config: Mapping[str, Any]) -> None:
     """
     if config["mix"]:
         return
-    window, network = config["held_out"]["first"], config["learns"] == NETWORK
+    with (learned_in / METRICS).open(encoding="utf-8") as file:
+        held_out = json.load(file)["held_out"]
+    window, logs = held_out["first"], held_out.get("ln_mean_jct_s")  # older files have no logs
+    network = config["learns"] == NETWORK
     mine = learned_in / (POLICY if network else f"{config['name']}.yaml")
     policy = policy_in(config, config["reference"])
     other = policy or weights_path(config["reference"])
-    with (learned_in / METRICS).open(encoding="utf-8") as file:
-        logs = json.load(file)["held_out"].get("ln_mean_jct_s")  # older files have none
     players: dict[str, tuple[Path, bool, float | None]]
     players = {"what was learned": (mine, network, math.exp(logs[0]) if logs else None)}
     if other is not None:

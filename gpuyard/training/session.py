@@ -88,8 +88,9 @@ class Training:
         torch.set_num_threads(1)
         torch.manual_seed(config["seed"])
         self.folder = launch.folder
-        self.config = config
         self.experiment: Experiment = experiment_of(config)
+        key = "validation_windows"
+        self.config = {**config, key: self.experiment.played("validation", config[key], key)}
         self.rivals = rivals_of(config)
         self.spec = policy_spec(config)
         self.ppo: PpoSpec = build(config, "algo")

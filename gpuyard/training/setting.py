@@ -44,6 +44,7 @@ from gpuyard.training.strategies import CHECKPOINT, Saved, begin, load
 from gpuyard.training.trainer import Budget, Rivals, Trainer
 from gpuyard.training.windows import (
     GROUPS,
+    TRAIN,
     Evaluator,
     InProcess,
     SourceSpec,
@@ -170,7 +171,7 @@ def episodes_of(config: Mapping[str, Any], experiment: Experiment, part: str) ->
         world=world,
         rules=_rules_of(config, links=links),
         reward=reward,
-        windows=Windows(experiment, part),
+        windows=Windows(experiment, part, experiment.windows(part)),
         max_rounds=config["max_rounds"],
     )
 
@@ -188,6 +189,7 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
     config = launch.config
     _check(config)
     source_spec = source_spec or source_spec_of(config, launch.record.overrides)
+    budget = Budget.of(config, source_of(source_spec))
     rivals = Rivals(*(rival_of(config, key) for key in ("begin", "reference")))
     setting = _kept_setting(config)
     resume = config["resume"]
@@ -197,14 +199,6 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
         _beginning(config, source_spec, setting)
         if resume is None
         else load(Path(str(resume)), setting)
-    )
-    budget = Budget(
-        pairs=config["pairs"],
-        updates=config["updates"],
-        minutes=config["minutes"],
-        validate_every=config["validate_every"],
-        checkpoint_every=config["checkpoint_every"],
-        validation=tuple(range(config["validation_windows"])),
     )
     given: dict[str, Any] = {
         "source_spec": source_spec, "saved": saved, "budget": budget, "rivals": rivals,
@@ -382,11 +376,11 @@ def _beginning(config: Mapping[str, Any], source_spec: SourceSpec, setting: str)
         form = form_of(weights)
         vector = form.vector(weights)
     else:
-        windows = tuple(range(config["standard_windows"]))
+        source = source_of(source_spec)
+        cut, count = source.cut(TRAIN), config["standard_windows"]
+        windows = range(count if cut is None else min(count, cut.windows))
         log.info("%s plays %d windows, for what the layer reads", config["standards"], len(windows))
-        standards = standards_of(
-            source_of(source_spec), _weights(config, "standards"), groups, windows
-        )
+        standards = standards_of(source, _weights(config, "standards"), groups, windows)
         named = zip(groups, standards, strict=True)
         form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))
         vector = first_vector(form, linear, config["seed"])

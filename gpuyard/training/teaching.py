@@ -28,7 +28,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import NetworkForm
 from gpuyard.training.network import refitted
 from gpuyard.training.strategies import moved
-from gpuyard.training.trainer import TRAIN_WINDOWS, Trainer
+from gpuyard.training.trainer import Trainer
 from gpuyard.training.windows import TRAIN, SourceSpec, source_of
 from marl.policy.branching import Brancher, Contrasts, Sampling, by_shape
 from marl.policy.branching import joined as joined_contrasts
@@ -163,7 +163,7 @@ class _RoundsTrainer(Trainer, Generic[Fit]):
         """Training windows of this round; each kind of rounds has a stream of its own."""
         climb = self.saved.climb
         rng = np.random.default_rng([climb.seed, climb.update, stream])
-        drawn: list[int] = rng.integers(TRAIN_WINDOWS, size=count).tolist()
+        drawn: list[int] = rng.integers(self.budget.train_windows, size=count).tolist()
         return drawn
 
     def _fitted(self, fit: Callable[[Any, Mapping[str, Any], int], float]) -> tuple[Any, float]:

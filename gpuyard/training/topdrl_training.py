@@ -57,7 +57,7 @@ class JobPicker:
             observation=self._observation,
             network=self._network,
             reward=self._reward,
-            make_jobs=Windows(self._experiment, "train"),
+            make_jobs=Windows(self._experiment, "train", self._experiment.windows("train")),
         )
 
     def first_weights(self, tell: Tell) -> Weights | None:
@@ -108,7 +108,7 @@ class GpuPicker:
         self._spec = replace(spec, gpus=experiment.world.topology.num_gpus)
 
     def _env(self) -> PickGpuEnv:
-        windows = Windows(self._experiment, "train")
+        windows = Windows(self._experiment, "train", self._experiment.windows("train"))
         return PickGpuEnv(world=self._experiment.world, spec=self._spec, make_jobs=windows)
 
     def first_weights(self, tell: Tell) -> Weights | None:
@@ -199,8 +199,9 @@ class Training:
         """
         torch.set_num_threads(1)
         torch.manual_seed(config["seed"])
-        self.folder, self._config = folder, config
-        self.experiment = experiment_of(config)
+        self.experiment, key = experiment_of(config), "validation_windows"
+        played = self.experiment.played("validation", config[key], key)
+        self.folder, self._config = folder, {**config, key: played}
         self.picker = picker_of(config, self.experiment)
         self.rows: list[dict[str, Any]] = []
         self.best = -math.inf

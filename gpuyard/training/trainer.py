@@ -2,10 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.progress import Progress, TaskID
 
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.launch.terminal import phase_bars
-from gpuyard.training.form import Player
+from gpuyard.training.form import Player, WindowSource
 from gpuyard.training.strategies import (
     CHECKPOINT,
     Point,
@@ -24,7 +24,7 @@ from gpuyard.training.strategies import (
     save,
     step_at,
 )
-from gpuyard.training.windows import Evaluator, SourceSpec
+from gpuyard.training.windows import TRAIN, Evaluator, SourceSpec, validation_windows
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 
-TRAIN_WINDOWS = 1_000_000  # that may be drawn; a generator never runs out of them
+TRAIN_WINDOWS = 1_000_000  # that may be drawn where windows never run out
 LINE_EVERY_S = 60.0  # where there is no bar
 SAVE_EVERY_S = 300.0  # at the latest: a round may last minutes
 
@@ -50,7 +50,23 @@ class Budget:
     minutes: float | None  # in all, validation included; None: the updates decide
     validate_every: int  # updates
     checkpoint_every: int  # updates
-    validation: tuple[int, ...]  # windows of the part `validation`; they choose nothing
+    validation: Sequence[int]  # windows of the part `validation`; they choose nothing
+    held_out: Sequence[int] = ()  # others of it, for the final figures
+    train_windows: int = TRAIN_WINDOWS  # so many may be drawn
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], source: WindowSource) -> Self:
+        """From the configuration of `learn.yaml`; windows are those that the source has.
+
+        Raises:
+            ConfigError: it has too few.
+        """
+        names = ("pairs", "updates", "minutes", "validate_every", "checkpoint_every")
+        given = {name: config[name] for name in names}
+        if (cut := source.cut(TRAIN)) is not None:
+            given["train_windows"] = cut.windows
+        curve, held_out = validation_windows(source, config)
+        return cls(**given, validation=curve, held_out=held_out)
 
     def progress(self, update: int, elapsed_s: float) -> float:
         """Share that is done, from 0 to 1, of what is used up first."""
@@ -86,7 +102,7 @@ class Trainer:
     ) -> None:
         """From what is saved, or from a beginning with update 0 and no curve."""
         self.saved, self.evaluator = saved, evaluator
-        self.source_spec, self._budget = source_spec, budget
+        self.source_spec, self.budget = source_spec, budget
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
         self._last_line_s = self._saved_s = time.monotonic()
@@ -99,7 +115,7 @@ class Trainer:
     @property
     def runs(self) -> int:
         """Windows played to learn so far."""
-        return 2 * self._budget.pairs * self.saved.climb.update
+        return 2 * self.budget.pairs * self.saved.climb.update
 
     def run(self, console: Console) -> None:
         """Learn; the checkpoint is written every few updates, at the end and on the way out.
@@ -128,11 +144,11 @@ class Trainer:
                 self._save()
 
     def _progress(self) -> float:
-        return self._budget.progress(self.saved.climb.update, self.saved.elapsed_s)
+        return self.budget.progress(self.saved.climb.update, self.saved.elapsed_s)
 
     def _prepare(self) -> None:
         """Play the rivals; workers compile or load their code here, before time counts."""
-        windows = self._budget.validation
+        windows = self.budget.validation
         log.info(
             "first the beginning and the reference play %d validation windows each; "
             "minutes count from then on", len(windows),
@@ -153,8 +169,8 @@ class Trainer:
         A member whose run fails loses its pair. If all fail the mean stays where it is, and a
         search that goes on draws others.
         """
-        climb, pairs = self.saved.climb, range(self._budget.pairs)
-        windows = [drawn_window(climb, pair, TRAIN_WINDOWS) for pair in pairs]
+        climb, pairs = self.saved.climb, range(self.budget.pairs)
+        windows = [drawn_window(climb, pair, self.budget.train_windows) for pair in pairs]
         scores = np.array(self.evaluator.pairs(self.source_spec, self.saved.form, climb, windows))
         failed = ~np.isfinite(scores)
         if failed.all():
@@ -172,10 +188,10 @@ class Trainer:
 
     def _look_up(self, bar: Progress, task: TaskID) -> None:
         update = self.saved.climb.update
-        if update % self._budget.validate_every == 0:
+        if update % self.budget.validate_every == 0:
             self._validate()
         late = time.monotonic() - self._saved_s >= SAVE_EVERY_S
-        if late or update % self._budget.checkpoint_every == 0:
+        if late or update % self.budget.checkpoint_every == 0:
             self._save()
         self._tell(bar, task)
 
@@ -193,7 +209,7 @@ class Trainer:
         """Add a point to the curve."""
         assert self._logs is not None
         logs = self.evaluator.windows(
-            self.source_spec, self.player, "validation", self._budget.validation
+            self.source_spec, self.player, "validation", self.budget.validation
         )
         begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
         update = self.saved.climb.update

@@ -4,8 +4,9 @@ What a worker process plays is made from what it is sent: seeds go in, scores co
 """
 
 import json
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
@@ -27,6 +28,9 @@ from sim.scoring.linear_score import LinearScore
 from sim.scoring.table import SuspendWeight
 from sim.scoring.weights import SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
+from sim.traces.trace import Stretches
+
+log = logging.getLogger(__name__)
 
 
 def scheduler_of(config: Mapping[str, Any]) -> LinearScore:
@@ -41,7 +45,8 @@ def scheduler_of(config: Mapping[str, Any]) -> LinearScore:
     return scheduler
 
 
-TRAIN = "train"  # part of a workload
+TRAIN, VALIDATION = "train", "validation"  # parts of a workload
+LEAST_WINDOWS = 3  # of the part `validation`: an interval needs two that are held out
 KEYS = {"agents", "load", "windows"}
 NAMED = {"gpu_type": "p100", "workload": "philly_like", "estimator": "random_forest"}
 GROUPS = ("workload", "estimator")  # of which a setting may name another choice
@@ -114,6 +119,17 @@ class ConfiguredSource:
             world = TRAIN_PHYSICS[self.train_physics](world)
         return world.simulator(jobs)
 
+    def cut(self, part: str) -> Stretches | None:
+        """How the windows of a part are cut, in the setting that has the fewest."""
+        cuts = [found for each in self.experiments if (found := each.stretches(part)) is not None]
+        return min(cuts, key=lambda each: each.windows, default=None)
+
+    def time_of(self, part: str, index: int) -> Hashable:
+        """The stretch of a window, alike for all settings of one workload; or its number."""
+        experiment = self.experiments[index % len(self.experiments)]
+        stretch = experiment.stretch(part, index)
+        return index if stretch is None else (experiment.workload_name, stretch)
+
 
 def open_source(setting: str) -> ConfiguredSource:
     """The windows of a resolved configuration, given as JSON."""
@@ -124,6 +140,32 @@ def open_source(setting: str) -> ConfiguredSource:
         scheduler_of(config), tuple(experiment_of(each) for each in cells or [config]), physics,
         kept,
     )  # fmt: skip
+
+
+def validation_windows(source: WindowSource, config: Mapping[str, Any]) -> tuple[range, range]:
+    """Windows of the part `validation` for the curve, and others that are held out.
+
+    Of a file that has fewer than the configuration asks for, these: at most half for the curve.
+
+    Raises:
+        ConfigError: there are too few for that.
+    """
+    curve, cut = config["validation_windows"], source.cut(VALIDATION)
+    first, count = config["held_out"]["first"], config["held_out"]["windows"]
+    if cut is not None and cut.windows < first + count:
+        if cut.windows < LEAST_WINDOWS:
+            raise ConfigError(
+                f"{cut.words()}; learning needs {LEAST_WINDOWS}, one for the curve and two held "
+                "out: use workload.windows_from=random or a larger workload.thin"
+            )
+        curve = min(curve, cut.windows // 2)
+        first = max(min(first, cut.windows - count), curve)
+        count = min(count, cut.windows - first)
+        log.warning(
+            "%s, fewer than validation_windows and held_out ask for: 0 to %d are for the curve, "
+            "%d to %d held out", cut.words(), curve - 1, first, first + count - 1,
+        )  # fmt: skip
+    return range(curve), range(first, first + count)
 
 
 T = TypeVar("T")

@@ -96,7 +96,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     layout: Layout
     rules: CodecRules
     reward: Reward
-    make_jobs: Callable[[int], JobTable]  # of a seed from the environment's own stream, each reset
+    # Of a seed from the environment's own stream, each reset; below its `windows`, if it has some.
+    make_jobs: Callable[[int], JobTable]
     max_rounds: int
     # All agents observe at each step, as PettingZoo demands; without, only those with a choice do,
     # at less cost.
@@ -165,7 +166,9 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
                 raise GpuYardError(f"seed is {seed!r}; it must be a whole number from 0, or None")
             self._rng = np.random.default_rng(seed)
         window, cut_frac = _options(options or {})
-        jobs = self.make_jobs(int(self._rng.integers(2**31)) if window is None else window)
+        if window is None:
+            window = int(self._rng.integers(getattr(self.make_jobs, "windows", None) or 2**31))
+        jobs = self.make_jobs(window)
         turns = Turns(self.world.simulator(jobs), self.layout, self.rules, gathers=True)
         self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * ROUNDS_PER_JOB * len(jobs))))
         self.turns, self._steps = turns, 0

@@ -139,7 +139,8 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         super().reset(seed=seed)
         jobs = (options or {}).get("jobs")
         if jobs is None:
-            jobs = self._make_jobs(int(self.np_random.integers(MOST_SEED)))
+            seeds = getattr(self._make_jobs, "windows", None) or MOST_SEED
+            jobs = self._make_jobs(int(self.np_random.integers(seeds)))
         self._simulator = self._world.simulator(jobs)
         self._views = self._simulator.views(NEEDS)
         self._simulator.advance()

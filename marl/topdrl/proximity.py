@@ -196,7 +196,8 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         super().reset(seed=seed)
         jobs = (options or {}).get("jobs")
         if jobs is None:
-            jobs = self._make_jobs(int(self.np_random.integers(MOST_SEED)))
+            seeds = getattr(self._make_jobs, "windows", None) or MOST_SEED
+            jobs = self._make_jobs(int(self.np_random.integers(seeds)))
         self._simulator = self._world.simulator(jobs)
         self._views = self._simulator.views(GPU_NEEDS)
         self._last_s = float(jobs.submit_s[-1])

@@ -44,6 +44,7 @@ class Windows:
 
     source: Windowed
     part: str
+    windows: int | None = None  # so many there are to draw from; None: one for every seed
 
     def __call__(self, episode: int) -> JobTable:
         """The jobs of one episode."""

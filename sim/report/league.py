@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ LEAST_BLOCKS = 2
 Place = tuple[str, int, int]  # cell, seed, window: what one run of a scheduler is paired by
 Block = tuple[str, int, int]  # workload, seed, window
 Cluster = Block | tuple[str, int]  # workload, stretch of its time
-K = TypeVar("K", Place, Block)
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ def league_of(runs: Sequence[LeagueRun]) -> League:
 
 
 def mean_over(
-    values: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
+    values: Mapping[K, float], cluster_of: Mapping[K, Hashable], confidence: float
 ) -> Interval:
     """The mean; whole clusters are drawn where some have several values."""
-    numbers, ids = list(values.values()), dict[Cluster, int]()
+    numbers, ids = list(values.values()), dict[Hashable, int]()
     clusters = [ids.setdefault(cluster_of[key], len(ids)) for key in values]
     if len(ids) == len(numbers):
         return mean_interval(numbers, confidence)
@@ -104,7 +104,7 @@ def mean_over(
 
 
 def ratio_over(
-    logs: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
+    logs: Mapping[K, float], cluster_of: Mapping[K, Hashable], confidence: float
 ) -> Interval:
     """The same of ln ratios, as a ratio."""
     return mean_over(logs, cluster_of, confidence).exp()

@@ -217,6 +217,22 @@ def test_training_plays_the_jobs_of_the_results():
     assert (work_s[1] == 100.0).all() and (work_s[0] != 100.0).all()
 
 
+def test_episodes_are_the_disjoint_windows_of_a_file_that_there_are():
+    words = ["workload.num_jobs=40", "workload.thin=2", "workload.windows_from=disjoint", *OFF]
+    env = gpuyard.make_env(
+        jobs_of(num_gpus=[1] * 160), "small_leaf_spine", agents=1, part="all", overrides=words
+    )
+    played = set()
+    for seed in range(30):
+        env.reset(seed=seed)
+        played.add(tuple(sorted(env.turns.simulator.jobs.job_id)))
+    assert len(played) == 4
+    assert len(set().union(*played)) == 160
+    env.reset(options={"window": 3})
+    with pytest.raises(TraceError, match="window 4 of part 'all' is not there"):
+        env.reset(options={"window": 4})
+
+
 @pytest.mark.parametrize(("reference", "slow"), [("asked", 0), ("null", 1), ("p100", 0)])
 def test_durations_may_be_of_the_type_that_a_job_asks_for(
     caplog: pytest.LogCaptureFixture, reference: str, slow: bool

@@ -123,6 +123,21 @@ def test_a_warm_start_discounts_as_ppo_does(tmp_path: Path, monkeypatch: pytest.
     assert near < 0.5 * far
 
 
+def test_of_a_file_the_windows_are_judged_that_there_are(tmp_path: Path, caplog):
+    rows = "".join(f"j{k},{97 * k},{(1, 2, 8)[k % 3]},{60 + k}\n" for k in range(800))
+    (tmp_path / "jobs.csv").write_text("job_id,submit_s,num_gpus,duration_s\n" + rows)
+    words = (
+        "workload=csv", f"workload.path={tmp_path / 'jobs.csv'}", "validation_windows=9",
+        "workload.windows_from=disjoint", "workload.num_jobs=20", "workload.thin=3",
+    )  # fmt: skip
+    training = session.Training(launched(tmp_path / "run", *words))
+    there = training.experiment.stretches("validation").windows
+    assert f"validation_windows is 9, but part 'validation' has {there}" in caplog.text
+    assert training.validate(training.fresh_policy()) > 0
+    for seed in range(3):
+        training.episodes.env().reset(seed=seed)
+
+
 def test_what_was_judged_in_another_setting_never_counts(train, trained, tmp_path, caplog):
     second, words = tmp_path / "second", (OTHER, "validate_every=2")
     with caplog.at_level(logging.INFO):

@@ -10,12 +10,14 @@ from gymnasium.utils.env_checker import check_env
 
 from marl.schedulers.topdrl import Proximity, TopDrl, TopDrlRule, best_action
 from marl.topdrl.codec import TopDrlError, window
-from marl.topdrl.env import RewardSpec
+from marl.topdrl.env import PickJobEnv, RewardSpec
 from marl.topdrl.network import build_network, load_picker, save_picker
 from marl.topdrl.proximity import GpuScores, PickGpuEnv, save_proximity
+from sim.jobs import JobTable
 from sim.run import Kind
 from sim.simulator import simulate
 from tests.marl.topdrl_worlds import (
+    FLOW,
     PROXIMITY,
     env_of,
     job,
@@ -27,6 +29,29 @@ from tests.marl.topdrl_worlds import (
 from tests.sim.worlds import gantt, job_table, play
 
 HOLD = 4
+
+
+@pytest.mark.parametrize("picks", ["jobs", "GPUs"])
+def test_episodes_are_of_the_windows_that_there_are(picks: str):
+    world, drawn = york_world(), []
+
+    class FewWindows:
+        windows = 3
+
+        def __call__(self, window: int) -> JobTable:
+            drawn.append(window)
+            return many_jobs(world)(window)
+
+    given = {"world": world, "make_jobs": FewWindows()}
+    env = (
+        PickGpuEnv(spec=PROXIMITY, **given) if picks == "GPUs"
+        else PickJobEnv(
+            observation=observation_of(), network=network_of(world), reward=FLOW, **given
+        )
+    )  # fmt: skip
+    for seed in range(20):
+        env.reset(seed=seed)
+    assert set(drawn) == {0, 1, 2}
 
 
 def gpu_env():

@@ -118,6 +118,38 @@ def test_a_network_is_taught_and_goes_on_where_it_stopped(done, given, stop: str
     assert jct_s["marl_start"] == jct_s["marl"] > 0  # nothing was learned
 
 
+SPLIT = "workload.split={train: 0.6, validation: 0.2, test: 0.2}"
+
+
+def sparse_file(folder: Path, jobs: int) -> list[str]:
+    """Words for a file whose disjoint windows are few: `jobs` / 160 stretches of four."""
+    path = folder / "jobs.csv"
+    rows = (f"j{k},{97 * k},{(1, 2, 8)[k % 3]},{60 + k * k % 7919}\n" for k in range(jobs))
+    path.write_text("job_id,submit_s,num_gpus,duration_s\n" + "".join(rows))
+    return ["workload=csv", f"workload.path={path}", "workload.windows_from=disjoint",
+            "workload.num_jobs=40", "workload.thin=4"]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [(), BRANCHES], ids=["es", "branches"])
+def test_of_a_file_the_windows_are_played_that_there_are(done, tmp_path: Path, given):
+    words = (
+        *sparse_file(tmp_path, 3000),
+        "workload.split={train: 0.6, validation: 0.2, test: 0.2}",
+    )
+    found = done("learn", *TINY, *given, *words, "standard_windows=99", "updates=1")
+    told = "3 stretches of 4 windows of 40 jobs, fewer than validation_windows and held_out ask"
+    assert f"{told} for: 0 to 5 are for the curve, 6 to 11 held out" in found.err
+    assert "on 6 held-out windows (from 6 on, of 3 stretches of time)" in found.out
+    held_out = found.read()["held_out"]
+    assert (held_out["first"], len(held_out["ln_mean_jct_s"])) == (6, 6)
+
+
+def test_a_file_with_too_few_windows_to_validate_is_refused(start, tmp_path: Path):
+    words = (*sparse_file(tmp_path, 400), SPLIT)
+    found = start("learn", *TINY, *words, "workload.thin=2", "updates=1")
+    found.failed_with("1 stretch of 2 windows", "learning needs 3", "workload.windows_from=random")
+
+
 def most_of(learned: Outcome, begin: str = "zero") -> float:
     """The upper end of the ratio of mean JCTs to the beginning's."""
     return learned.read()["ratio_of_mean_jct"][begin]["high"]

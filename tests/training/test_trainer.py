@@ -24,7 +24,7 @@ from gpuyard.training.form import (
     sigmas,
     zero_weights,
 )
-from gpuyard.training.learn import read_curve, write_curve
+from gpuyard.training.learn import ratios_of, read_curve, write_curve
 from gpuyard.training.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
 from gpuyard.training.trainer import Budget, LearningStopped, Rivals, Trainer
 from gpuyard.training.windows import FAILED, Evaluator, InProcess, SourceSpec
@@ -184,6 +184,16 @@ def test_a_member_that_fails_loses_its_pair(tmp_path: Path, score: float, caplog
     assert saved.climb.update == 8
     assert np.all(np.isfinite(saved.climb.mean))
     assert "update 8: 1 of 16 runs failed, the first on training window" in caplog.text
+
+
+def test_windows_of_one_time_are_one_observation():
+    logs, none = np.array([0.1, 0.1, 0.5, 0.5, 0.3, 0.3]), np.zeros(6)
+    apart, together = (
+        ratios_of(logs, {"other": none}, times)["other"] for times in (range(6), [0, 0, 1, 1, 2, 2])
+    )
+    assert apart["ratio"] == together["ratio"] == pytest.approx(np.exp(0.3))
+    assert together["low"] <= np.exp(0.1) < apart["low"]
+    assert together["high"] >= np.exp(0.5) > apart["high"]
 
 
 class NoGame:
