@@ -75,6 +75,7 @@ def test_it_learns_to_suspend_in_several_settings_at_once(done):
 BRANCHES = (
     "algo=branches", "learns=network", "begin=zero", "algo.windows=4", "algo.points=10",
     "algo.search_windows=2", "algo.epochs=20", "algo.batch=16", "validate_every=1",
+    "held_out.windows=24",
 )  # fmt: skip
 
 
@@ -163,10 +164,11 @@ def played(done, policy: Path) -> str:
 @pytest.mark.parametrize("algo", ["branches", "paired_ppo", "distil"])
 def test_rounds_learn_from_several_settings_at_once(done, algo: str):
     given = ["learns=network", f"algo={algo}", "algo.windows=6", "algo.batch=16", "updates=1"]
-    given += {"branches": ["algo.search_windows=4"], "distil": ["algo.share=0.3"]}.get(algo, [])
+    given += {"branches": ["algo.search_windows=8"], "distil": ["algo.share=0.3"]}.get(algo, [])
     given += [] if algo == "distil" else ["algo.points=10"]
     mix = MIX.replace("agents: 2", "agents: 1")  # whose partition has two racks
-    found = done("learn", *TINY, *given, mix, "begin=zero", "rules.datacenter=true")
+    words = ("begin=zero", "rules.datacenter=true", "held_out.windows=24")
+    found = done("learn", *TINY, *given, mix, *words)
     assert found.read()["updates"] == 1
     assert found.read()["ratio_of_mean_jct"]["zero"]["ratio"] < 1.05
 
