@@ -21,7 +21,7 @@ from marl.env.turns import SideBySide, Turns
 from marl.env.world import Reward, World, discounted
 from marl.policy.from_torch import net_of
 from marl.policy.network import Net, NetLoop, choose, link
-from marl.policy.pair_score import PairScorePolicy, Policy, best_action, stack
+from marl.policy.pair_score import PairScorePolicy, Policy, best_action, networks_of, stack
 from marl.training.spec import WarmStartSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
@@ -240,9 +240,18 @@ def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> tuple[list[Tra
 def imitate(
     policy: Policy, lessons: Lessons, spec: WarmStartSpec, seed: int
 ) -> Iterator[tuple[float, float]]:
-    """Fit `policy` in place; yields (loss, agreement with the teacher) after each epoch."""
+    """Fit `policy` in place; yields (loss, agreement with the teacher) after each epoch.
+
+    Where it is not to imitate, its choices stay: without a prior, beside which a fresh network adds
+    nothing yet, the critic's head alone is fitted.
+    """
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(policy.parameters(), lr=spec.learning_rate)
+    networks = networks_of(policy)
+    fitted = list(policy.parameters())
+    if not spec.by_rule and any(each.prior is None for each in networks):
+        heads = [each.value for each in networks if each.value is not None]
+        fitted = [weights for head in heads for weights in head.parameters()]
+    optimiser = torch.optim.Adam(fitted, lr=spec.learning_rate)
     count = len(lessons.actions)
     for _ in range(spec.epochs):
         losses, agreed = 0.0, 0
@@ -254,7 +263,7 @@ def imitate(
             loss = spec.by_rule * choice + spec.value_weight * judged
             optimiser.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(fitted, 1.0)
             optimiser.step()
             losses += float(loss.detach()) * len(rows)
             agreed += int((scores.logits.argmax(-1) == lessons.actions[rows]).sum())

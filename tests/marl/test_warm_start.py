@@ -1,8 +1,10 @@
 """The teacher plays by the rules, and the network learns to play like it."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 import torch
 
 from marl.env.layout import Layout, Observation
@@ -10,7 +12,15 @@ from marl.env.world import discounted
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.episodes import RuleTeacher, imitate, play
 from marl.training.spec import WarmStartSpec
-from tests.marl.worlds import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_world, total_rewards
+from tests.marl.worlds import (
+    MIXED_JOBS,
+    SMALL,
+    RandomJobs,
+    any_legal,
+    env_of,
+    mixed_world,
+    total_rewards,
+)
 
 SPEC = WarmStartSpec(
     episodes=20, by_rule=True, least_speed=1.2, epochs=40, minibatch=64, learning_rate=5e-3,
@@ -128,3 +138,19 @@ def test_imitation_agrees_with_the_teacher():
     missed = (values - unseen.returns).abs().mean()
     by_mean = (unseen.returns - lessons.returns.mean()).abs().mean()
     assert float(missed) < float(by_mean)  # values say more than the mean return does
+
+
+@pytest.mark.parametrize("prior_scale", [0.0, 4.0])
+def test_where_only_values_are_fitted_choices_stay(prior_scale: float):
+    env = env_of(mixed_world(), MIXED_JOBS)
+    lessons = play(env, teacher_of(env.layout).act, 4, 0.8, 0, lambda: None)
+    torch.manual_seed(0)
+    policy = build_policy(replace(SMALL, prior_scale=prior_scale))
+    with torch.no_grad():
+        before = policy(lessons.observations)
+    told = list(imitate(policy, lessons, replace(SPEC, by_rule=False), 0))
+    with torch.no_grad():
+        after = policy(lessons.observations)
+    assert torch.equal(before.logits, after.logits)
+    assert torch.equal(before.state, after.state) == (prior_scale == 0.0)  # else the critic's too
+    assert told[-1][0] < 0.9 * told[0][0]
