@@ -80,7 +80,7 @@ class StretchField:
         del part, index
         return self.scouted.experiment.world.simulator(jobs)
 
-    def cut(self, part: str) -> None:
+    def windows(self, part: str) -> None:
         """Every number has a window: they repeat."""
         del part
 

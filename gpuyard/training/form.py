@@ -19,7 +19,6 @@ from sim.report.job_times import mean_jct_s
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
-from sim.traces.trace import Stretches
 
 if TYPE_CHECKING:
     from marl.policy.pair_score import PairScorePolicy
@@ -48,8 +47,8 @@ class WindowSource(Protocol):
     def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
         """The jobs of window `index` of a part on its cluster, at time 0."""
 
-    def cut(self, part: str) -> Stretches | None:
-        """How the windows of a part are cut; None: there is one for every number."""
+    def windows(self, part: str) -> int | None:
+        """How many windows a part has; None: there is one for every number."""
 
     def time_of(self, part: str, index: int) -> Hashable:
         """Equal for windows that are of one time, and so no independent evidence."""

@@ -377,8 +377,8 @@ def _beginning(config: Mapping[str, Any], source_spec: SourceSpec, setting: str)
         vector = form.vector(weights)
     else:
         source = source_of(source_spec)
-        cut, count = source.cut(TRAIN), config["standard_windows"]
-        windows = range(count if cut is None else min(count, cut.windows))
+        there, count = source.windows(TRAIN), config["standard_windows"]
+        windows = range(count if there is None else min(count, there))
         log.info("%s plays %d windows, for what the layer reads", config["standards"], len(windows))
         standards = standards_of(source, _weights(config, "standards"), groups, windows)
         named = zip(groups, standards, strict=True)

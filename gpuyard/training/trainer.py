@@ -63,8 +63,8 @@ class Budget:
         """
         names = ("pairs", "updates", "minutes", "validate_every", "checkpoint_every")
         given = {name: config[name] for name in names}
-        if (cut := source.cut(TRAIN)) is not None:
-            given["train_windows"] = cut.windows
+        if (there := source.windows(TRAIN)) is not None:
+            given["train_windows"] = there
         curve, held_out = validation_windows(source, config)
         return cls(**given, validation=curve, held_out=held_out)
 

@@ -28,7 +28,6 @@ from sim.scoring.linear_score import LinearScore
 from sim.scoring.table import SuspendWeight
 from sim.scoring.weights import SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
-from sim.traces.trace import Stretches
 
 log = logging.getLogger(__name__)
 
@@ -119,10 +118,10 @@ class ConfiguredSource:
             world = TRAIN_PHYSICS[self.train_physics](world)
         return world.simulator(jobs)
 
-    def cut(self, part: str) -> Stretches | None:
-        """How the windows of a part are cut, in the setting that has the fewest."""
-        cuts = [found for each in self.experiments if (found := each.stretches(part)) is not None]
-        return min(cuts, key=lambda each: each.windows, default=None)
+    def windows(self, part: str) -> int | None:
+        """How many windows a part has, in the setting that has the fewest; None: any number."""
+        counts = (each.windows(part) for each in self.experiments)
+        return min((count for count in counts if count is not None), default=None)
 
     def time_of(self, part: str, index: int) -> Hashable:
         """The stretch of a window, alike for all settings of one workload; or its number."""
@@ -150,20 +149,22 @@ def validation_windows(source: WindowSource, config: Mapping[str, Any]) -> tuple
     Raises:
         ConfigError: there are too few for that.
     """
-    curve, cut = config["validation_windows"], source.cut(VALIDATION)
+    curve, there = config["validation_windows"], source.windows(VALIDATION)
     first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    if cut is not None and cut.windows < first + count:
-        if cut.windows < LEAST_WINDOWS:
+    if there is not None and there < first + count:
+        if there < LEAST_WINDOWS:
             raise ConfigError(
-                f"{cut.words()}; learning needs {LEAST_WINDOWS}, one for the curve and two held "
-                "out: use workload.windows_from=random or a larger workload.thin"
+                f"part '{VALIDATION}' has {there} windows; learning needs {LEAST_WINDOWS}, one for "
+                "the curve and two held out: use workload.windows_from=random or a larger "
+                "workload.thin"
             )
-        curve = min(curve, cut.windows // 2)
-        first = max(min(first, cut.windows - count), curve)
-        count = min(count, cut.windows - first)
+        curve = min(curve, there // 2)
+        first = max(min(first, there - count), curve)
+        count = min(count, there - first)
         log.warning(
-            "%s, fewer than validation_windows and held_out ask for: 0 to %d are for the curve, "
-            "%d to %d held out", cut.words(), curve - 1, first, first + count - 1,
+            "part '%s' has %d windows, fewer than validation_windows and held_out ask for: 0 to %d "
+            "are for the curve, %d to %d held out",
+            VALIDATION, there, curve - 1, first, first + count - 1,
         )  # fmt: skip
     return range(curve), range(first, first + count)
 
