@@ -138,7 +138,7 @@ def test_of_a_file_the_windows_are_played_that_there_are(done, tmp_path: Path, g
         "workload.split={train: 0.6, validation: 0.2, test: 0.2}",
     )
     found = done("learn", *TINY, *given, *words, "standard_windows=99", "updates=1")
-    told = "3 stretches of 4 windows of 40 jobs, fewer than validation_windows and held_out ask"
+    told = "part 'validation' has 12 windows, fewer than validation_windows and held_out ask"
     assert f"{told} for: 0 to 5 are for the curve, 6 to 11 held out" in found.err
     assert "on 6 held-out windows (from 6 on, of 3 stretches of time)" in found.out
     held_out = found.read()["held_out"]
@@ -148,7 +148,7 @@ def test_of_a_file_the_windows_are_played_that_there_are(done, tmp_path: Path, g
 def test_a_file_with_too_few_windows_to_validate_is_refused(start, tmp_path: Path):
     words = (*sparse_file(tmp_path, 400), SPLIT)
     found = start("learn", *TINY, *words, "workload.thin=2", "updates=1")
-    found.failed_with("1 stretch of 2 windows", "learning needs 3", "workload.windows_from=random")
+    found.failed_with("has 2 windows", "learning needs 3", "workload.windows_from=random")
 
 
 def most_of(learned: Outcome, begin: str = "zero") -> float:
