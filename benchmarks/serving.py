@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.serving.serve import Connection
+from gpuyard.serving.client import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVED = {

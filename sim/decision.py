@@ -114,11 +114,13 @@ def endless(state: State, jobs: JobTable, since_s: float) -> EndlessRun:
     here = np.isin(state.job["status"], (QUEUED, RUNNING))
     job = int(np.argmax(np.where(here, state.job["restarts"], -1)))
     now_s, stops = float(state.world["now_s"][0]), int(state.job[job]["restarts"])
+    kept_s = float(state.world["checkpoint_work_s"][0])
+    every_s = f"{kept_s:g}" if np.isfinite(kept_s) else "null"
     return EndlessRun(
         f"no job has arrived, ended or kept work from t={since_s:.1f} s to t={now_s:.1f} s, yet "
         f"they start and stop without end: job {jobs.job_id[job]} has lost its GPUs {stops} times. "
-        "Let jobs keep their work (preempt_saves=true, checkpoint_work_s), or give the scheduler a "
-        "quantum or lease longer than a restart"
+        "Let jobs keep their work (preempt_saves=true, or a checkpoint_work_s below what it is, "
+        f"{every_s}), or give the scheduler a quantum or lease longer than a restart"
     )
 
 

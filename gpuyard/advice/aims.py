@@ -235,15 +235,15 @@ def finished_of_trace(
     )
 
 
-def peak_gpus(jobs: JobTable, waited_s: FloatArray) -> int:
-    """GPUs that ran at once in the trace, at most."""
-    return int(_busy_as_it_was(jobs, waited_s).value.max(initial=0.0))
+def peak_gpus(jobs: JobTable, waited_s: FloatArray) -> float:
+    """GPUs that ran at once in the trace, at most; parts of one count as parts."""
+    return float(_busy_as_it_was(jobs, waited_s).value.max(initial=0.0).round(6))
 
 
 def _busy_as_it_was(jobs: JobTable, waited_s: FloatArray) -> Steps:
     began = ~np.isnan(waited_s)
     start_s = (jobs.submit_s + waited_s)[began]
-    end_s, gpus = start_s + jobs.duration_s[began], jobs.num_gpus[began]
+    end_s, gpus = start_s + jobs.duration_s[began], jobs.gang_gpus[began]
     time_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
     order = np.argsort(time_s, kind="stable")
     return steps_of_changes(time_s[order], change[order])

@@ -111,7 +111,8 @@ class Explanation:
 
     def text(self) -> str:
         """A short timeline with a line for each row."""
-        begins = f"job {self.job_id}, {self.num_gpus} GPUs, under {self.scheduler}"
+        gpus = f"{self.num_gpus} GPU{'s' * (self.num_gpus != 1)}"
+        begins = f"job {self.job_id}, {gpus}, under {self.scheduler}"
         half, left_out = MOST_ROWS // 2, len(self.rows) - MOST_ROWS
         kept = self.rows if left_out <= 0 else (*self.rows[:half], *self.rows[-half:])
         with_partition = len({row.partition for row in self.rows}) > 1

@@ -20,7 +20,6 @@ from gpuyard.launch.errors import ConfigError, instead
 # fmt: off
 MERGED = {  # module -> names of modules that it took in, a dot before those of its own package
     "gnn.encoder": ".flat .mlp",
-    "gpuyard.serving.serve": ".client",
     "interference.measured": ".gavel .own sim.physics.measured",
     "marl.env.plan_env": "marl.dag.plan_env marl.dag.training_problems",
     "marl.env.world": ".game .reward",
@@ -82,7 +81,10 @@ MERGED = {  # module -> names of modules that it took in, a dot before those of 
 SPLIT = {  # names that went elsewhere than their module
     f"sim.traces.generated_workload.{name}": f"sim.traces.published_workload.{name}"
     for name in ("YorkMix", "YorkWorkload")
-} | {"sim.traces.alibaba.AlibabaLingjun": "sim.traces.job_logs.AlibabaLingjun"}
+} | {
+    "sim.traces.alibaba.AlibabaLingjun": "sim.traces.job_logs.AlibabaLingjun",
+    "gpuyard.serving.serve.ServedScheduler": "gpuyard.serving.client.ServedScheduler",
+}
 # fmt: on
 GONE = {  # what was cut, and what to use
     "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",

@@ -26,7 +26,7 @@ from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.fit_parts import OutcomeShares, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
 from sim.traces.likeness import JobSample
-from sim.traces.prepare import offered_load, scale_load
+from sim.traces.prepare import offered_load, scale_load, works_gpu_s
 from sim.traces.spec import WorkloadSpec, workload_yaml
 from sim.traces.streams import whole_streams
 from sim.traces.trace import Trace
@@ -52,14 +52,14 @@ class Shape:
     gap_cv: float  # coefficient of variation of inter-arrival times
     zero_gap_frac: float
     dispersion: float  # variance over mean of the hourly counts
-    demand_gpus: float  # sum(gang * duration) / span
+    demand_gpus: float  # sum(gang * duration) / span, parts of a GPU as parts
 
 
 def shape(trace: Trace) -> Shape:
     """Summary figures of a trace of two jobs or more over more than an hour."""
     gaps_s = np.diff(trace.submit_s)
     span_s = float(gaps_s.sum())
-    work_gpu_s = trace.num_gpus * trace.duration_s
+    work_gpu_s = works_gpu_s(trace)
     size = np.searchsorted(SIZE_EDGES, trace.num_gpus)
     classes = len(SIZE_EDGES) + 1
     hours = ((trace.submit_s - trace.submit_s[0]) // HOUR_S).astype(np.int64)
@@ -234,5 +234,4 @@ def _outcomes(given: Mapping[str, Any], jobs: JobTable) -> OutcomeShares | None:
         return OutcomeShares(of_jobs=given["of_jobs"], of_work=given["of_work"])
     if jobs.fates is None:
         return None
-    work_gpu_s = jobs.num_gpus * np.maximum(jobs.duration_s, 1.0)
-    return shares_in(jobs.fates.outcome, work_gpu_s.astype(np.float64))
+    return shares_in(jobs.fates.outcome, jobs.gang_gpus * np.maximum(jobs.duration_s, 1.0))

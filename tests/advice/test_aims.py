@@ -23,7 +23,7 @@ from gpuyard.advice.sentences import interval_of
 from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
 from sim.report.timeline import forlorn
 from sim.run import Kind
-from tests.sim.worlds import Job, cluster, job_table
+from tests.sim.worlds import Job, cluster, job_table, parts, parts
 
 OFF = ["interference=none", "network=none"]
 FIFO = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"
@@ -150,6 +150,10 @@ def test_what_happened_by_hand():
     assert told.slowdown.tolist() == [1.0, 1.5]
     assert told.busy_gpu_s.tolist() == [80.0] and told.offered_gpu_s.tolist() == [160.0]
     assert peak_gpus(jobs, waited_s) == 8
+    halves = replace(jobs, **parts(500, 500, 1000))
+    assert peak_gpus(halves, waited_s) == 4
+    told = finished_of_trace(halves, waited_s, cluster(2, 4), blocks, large)
+    assert told.busy_gpu_s.tolist() == [40.0]
     assert large_gang(table([1, 4]), cluster(2, 4), None) == 4
     assert large_gang(table([1, 2]), cluster(2, 4), None) == 2
     assert large_gang(table([1, 2]), cluster(2, 4), 3) == 3

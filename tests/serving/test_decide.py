@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,10 +14,10 @@ import pytest
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.serving.app import _words
+from gpuyard.serving.client import Connection, ServedScheduler, ServiceError
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import RequestError, StateForm
 from gpuyard.serving.instants import Defaults, Setter, numbers_of
-from gpuyard.serving.serve import ServedScheduler, ServiceError
 from sim.decision import Decision, Start
 from sim.errors import InvalidDecision
 from sim.protocols import Scheduler
@@ -334,9 +335,24 @@ def test_policies_and_others_decide_as_in_the_simulator(
         assert played(configured(*words, *JOBS), service.url).orders >= 40
 
 
+def test_a_connection_that_the_service_has_closed_is_opened_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    connection = Connection(service.url, None, 5.0)
+    told = connection.call("GET", "/cluster")
+    connection._http.sock.shutdown(socket.SHUT_RDWR)
+    monkeypatch.setattr("gpuyard.serving.client.IDLE_S", 0.0)  # as after a pause
+    assert connection.call("GET", "/cluster") == told
+
+
 def test_the_client_refuses_silence_and_another_cluster(service: Service, configured: Any):
     with pytest.raises(ServiceError, match="give both the same topology"):
         played(configured("topology=dgx_leaf_spine", "scheduler=sjf", *JOBS), service.url)
+    for word, told in (("agents.count=2", "has agents.count=1, this run 2"),
+                       ("max_tenants=3", "has max_tenants=., this run 3")):  # fmt: skip
+        with pytest.raises(ServiceError, match=told):
+            played(configured("topology=small_leaf_spine", "scheduler=sjf", word, *JOBS),
+                   service.url)  # fmt: skip
     with pytest.raises(ServiceError, match="does `gpuyard serve` run"):
         ServedScheduler(url="http://127.0.0.1:9", token_file=None, timeout_s=1.0)
     with pytest.raises(ServiceError, match="must be like http"):
