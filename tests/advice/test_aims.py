@@ -23,7 +23,7 @@ from gpuyard.advice.sentences import interval_of
 from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
 from sim.report.timeline import forlorn
 from sim.run import Kind
-from tests.sim.worlds import Job, cluster, job_table, parts, parts
+from tests.sim.worlds import Job, cluster, job_table, parts
 
 OFF = ["interference=none", "network=none"]
 FIFO = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"
