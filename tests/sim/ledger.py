@@ -22,6 +22,8 @@ class Ledger:
         self.gpu_s: Counter[int] = Counter()  # of a job, from its stays
         self.busy_gpu_s = 0.0  # integral over time of tenants on all GPUs
         self.starts: Counter[int] = Counter()
+        self.renewals: Counter[int] = Counter()  # starts where the job was, as if never stopped
+        self._left: dict[int, tuple[float, list[int]]] = {}  # when and where, its work kept
         self.stops: defaultdict[int, list[tuple[float, Kind]]] = defaultdict(list)
         self.finished_s: dict[int, float] = {}
         self.gone: set[int] = set()
@@ -56,6 +58,7 @@ class Ledger:
         self._check_parents(time_s, job)
         self.began[job] = time_s
         self.starts[job] += 1
+        self.renewals[job] += self._left.pop(job, None) == (time_s, gpus)
         for gpu in gpus:
             self.tenants[gpu].append(job)
             assert len(self.tenants[gpu]) <= self.case.rules.max_tenants
@@ -73,6 +76,8 @@ class Ledger:
         began_s = self.began.pop(job)
         assert time_s <= began_s + self.leases.get((began_s, job), np.inf)
         self.gpu_s[job] += (time_s - began_s) * len(gpus)
+        if kind == Kind.EXPIRE or (kind == Kind.PREEMPT and self.case.rules.preempt_saves):
+            self._left[job] = (time_s, gpus)
         for gpu in gpus:
             self.tenants[gpu].remove(job)
 
