@@ -3,6 +3,7 @@
 import gzip
 import re
 import shlex
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pandas as pd
 import pytest
 import yaml
 
+from gpuyard.studies.generated_traces import shape
 from tests.scripts.conftest import ROOT, call
+from tests.traces.trace_samples import trace_of
 
 X = ("name=x", "workload.path=x.csv")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -41,6 +44,12 @@ def test_a_file_against_the_generator_that_made_it(done, made):
     assert np.isnan(found.ln_shift["hour of the day"])
     assert [feature for feature in found.index if feature not in outcome.out] == []
     assert "floor: distance between the first and the second half" in outcome.out
+
+
+def test_a_part_of_a_gpu_is_demanded_as_a_part():
+    whole = trace_of([0.0, 7200.0, 14400.0], [3600.0] * 3)
+    halves = replace(whole, gpu_milli=np.full(3, 500))
+    assert [shape(each).demand_gpus for each in (whole, halves)] == [0.75, 0.375]
 
 
 def test_a_file_against_itself_is_no_distance(done, made):
