@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_560,
+    "python_lines": 76_563,
     "python_files": 340,
     "test_lines": 41_764,
     "test_files": 219,

@@ -16,7 +16,7 @@ from pettingzoo import ParallelEnv
 from marl.env.layout import CodecRules, Layout, Observation
 from marl.env.plays import DTYPES
 from marl.env.turns import Turns
-from marl.env.world import Reward, World
+from marl.env.world import Reward, World, draw_window
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision, nearest
 from sim.jobs import JobTable
@@ -167,7 +167,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
             self._rng = np.random.default_rng(seed)
         window, cut_frac = _options(options or {})
         if window is None:
-            window = int(self._rng.integers(getattr(self.make_jobs, "windows", None) or 2**31))
+            window = draw_window(self.make_jobs, self._rng, 2**31)
         jobs = self.make_jobs(window)
         turns = Turns(self.world.simulator(jobs), self.layout, self.rules, gathers=True)
         self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * ROUNDS_PER_JOB * len(jobs))))

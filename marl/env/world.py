@@ -102,6 +102,11 @@ def _blended(each: FloatArray, own_weight: float) -> FloatArray:
     return blended
 
 
+def draw_window(make_jobs: Callable[[int], JobTable], rng: np.random.Generator, most: int) -> int:
+    """What to ask `make_jobs` for: below its `windows`, where it has so many alone, or `most`."""
+    return int(rng.integers(getattr(make_jobs, "windows", None) or most))
+
+
 def discounted(rewards: Sequence[float], gamma: float | FloatArray, over: bool) -> list[float]:
     """Rewards to go; after a cut they go on with the episode's means, if gamma's is not 1.
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from marl.env.scheduling_env import LegalActions
-from marl.env.world import World, discounted
+from marl.env.world import World, discounted, draw_window
 from marl.topdrl.codec import (
     NEEDS,
     Codec,
@@ -139,8 +139,7 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         super().reset(seed=seed)
         jobs = (options or {}).get("jobs")
         if jobs is None:
-            seeds = getattr(self._make_jobs, "windows", None) or MOST_SEED
-            jobs = self._make_jobs(int(self.np_random.integers(seeds)))
+            jobs = self._make_jobs(draw_window(self._make_jobs, self.np_random, MOST_SEED))
         self._simulator = self._world.simulator(jobs)
         self._views = self._simulator.views(NEEDS)
         self._simulator.advance()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from marl.env import SPEC, write_policy
 from marl.env.scheduling_env import LegalActions
-from marl.env.world import World
+from marl.env.world import World, draw_window
 from marl.topdrl.codec import Observation, TopDrlError
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import FORMAT, load_weights, read_sizes
@@ -196,8 +196,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         super().reset(seed=seed)
         jobs = (options or {}).get("jobs")
         if jobs is None:
-            seeds = getattr(self._make_jobs, "windows", None) or MOST_SEED
-            jobs = self._make_jobs(int(self.np_random.integers(seeds)))
+            jobs = self._make_jobs(draw_window(self._make_jobs, self.np_random, MOST_SEED))
         self._simulator = self._world.simulator(jobs)
         self._views = self._simulator.views(GPU_NEEDS)
         self._last_s = float(jobs.submit_s[-1])
