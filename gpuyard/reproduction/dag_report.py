@@ -13,7 +13,7 @@ from sim.files import write_atomically
 from sim.report.figure_studies import rank_figure
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.job_times import mean_interval
-from sim.report.standings import Ranking, ranking
+from sim.report.significance import Ranking, ranking
 from sim.report.table_text import TableText, markdown, markdown_table, rich_tables
 
 

@@ -23,7 +23,15 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
 from gpuyard.reproduction.node import PAGE_FILE, asked, last_of_each, write_page
 from gpuyard.reproduction.runs import write_frame
-from gpuyard.training.learn import CONFIDENCE, METRICS, draw_curves, read_curve, report, show
+from gpuyard.training.learn import (
+    CONFIDENCE,
+    METRICS,
+    draw_curves,
+    ratios_of,
+    read_curve,
+    report,
+    show,
+)
 from gpuyard.training.setting import trainer_of
 from gpuyard.training.strategies import CHECKPOINT
 from sim.files import write_atomically
@@ -55,8 +63,7 @@ class Learned:
 
     def ratio(self, rival: str) -> Interval:
         """Of mean JCT on held-out windows, learned / rival, over windows."""
-        entry = self.metrics["ratio_of_mean_jct"][rival]
-        return Interval(entry["ratio"], entry["low"], entry["high"], entry["windows"])
+        return _interval(self.metrics["ratio_of_mean_jct"][rival])
 
     def ratio_to(self, other: Self) -> Interval:
         """The same, over what another arm learned; none over itself or on other windows."""
@@ -66,7 +73,13 @@ class Learned:
         )
         if other is self or None in logs or any(mine != its for mine, its in windows):
             return NONE
-        return mean_interval(np.subtract(*logs), CONFIDENCE).exp()
+        mine, its = map(np.array, logs)
+        times = self.metrics["held_out"].get("time_of") or range(len(mine))  # older files: none
+        return _interval(ratios_of(mine, {other.arm: its}, times)[other.arm])
+
+
+def _interval(entry: Mapping[str, Any]) -> Interval:
+    return Interval(entry["ratio"], entry["low"], entry["high"], entry["windows"])
 
 
 def run(launch: Launch) -> None:
@@ -221,7 +234,7 @@ def _text(
     note = (
         f"Ratios of mean JCT on {first.ratio(first.begin).count} held-out windows a seed, each "
         f"seed with windows of its own; below 1 is better. Rows of seeds: {100 * CONFIDENCE:g} % t "
-        "intervals over windows."
+        "intervals over windows, by stretch of time where several windows are of one."
     )
     if others:
         note += (

@@ -27,7 +27,7 @@ from sim.report.league import (
     rank_over_all,
 )
 from sim.report.page_table import claims_csv, claims_markdown, measured, page_markdown
-from sim.report.standings import Ranking
+from sim.report.significance import Ranking
 from sim.report.table_text import markdown, rich_tables
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from gpuyard.pages.page import numbers
 from gpuyard.reproduction.planned import Planned
 from sim.errors import GpuYardError, override
 from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
-from sim.report.standings import Ranking
+from sim.report.significance import Ranking
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,7 @@ compares throughput, JCT and communication cost. Finished policies and runs are 
 
 import json
 import logging
-import math
 import shutil
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,14 +33,14 @@ from gpuyard.reproduction.node import (
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of, policies_of, with_policies
 from gpuyard.reproduction.runs import PARTS, run_all, write_drawn, write_frame
 from gpuyard.training.topdrl_training import bars
-from sim.arrays import FloatArray
 from sim.errors import override
-from sim.files import ComparisonRow, Labels, write_atomically, write_comparison_csv
+from sim.files import ComparisonRow, write_atomically, write_comparison_csv
 from sim.jobs import JobTable
 from sim.physics.networks import YorkNetwork
-from sim.report.job_times import Interval, full_speed, log_ratios, mean_interval, spans, throughput
+from sim.report.job_times import Interval, full_speed, spans, throughput
 from sim.report.league import LeagueRun
 from sim.report.page_table import page_markdown
+from sim.report.significance import correct_for_many, paired_tests
 from sim.report.standings import BASELINES, units_of
 from sim.report.summary import summarise
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
@@ -210,60 +208,6 @@ def write_report(
     text = TableText(headers, blocks, _verdict(tests, str(node["claim"]), ours))
     write_markdown(folder / "throughput.md", text, first=f"# {node['title']}\n")
     return text
-
-
-def paired_tests(
-    cell: str,  # goes into the rows
-    of: Mapping[str, Sequence[ComparisonRow]],  # scheduler -> its runs, on the same windows
-    *,
-    ours: str,  # the scheduler that is judged
-    metric: str,  # of `metrics`, above 0
-    confidence: float,  # of the ratio's interval
-) -> list[dict[str, Any]]:
-    """`ours` over each other scheduler in `metric`, paired by window and seed.
-
-    A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided paired
-    t-test of the logs (NaN for one pair, 1 where both are equal in all). Windows of one stretch of
-    time are one observation, their mean.
-    """
-    from scipy import stats  # heavy: only reports need it
-
-    mine, found = {row.labels.unit: float(row.metrics[metric]) for row in of[ours]}, []
-    for name, runs in of.items():
-        if name == ours:
-            continue
-        theirs = np.array([float(row.metrics[metric]) for row in runs])
-        own = np.array([mine[row.labels.unit] for row in runs])
-        logs = _by_stretch(log_ratios(own, theirs), [row.labels for row in runs])
-        ratio = mean_interval(logs, confidence).exp()
-        p = float(stats.ttest_1samp(logs, 0.0).pvalue) if logs.any() else 1.0
-        p = p if len(logs) > 1 else math.nan
-        found.append(
-            {"cell": cell, "against": name, "role": runs[0].labels.role, "pairs": len(own),
-             "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "p": p}
-        )  # fmt: skip
-    return found
-
-
-def _by_stretch(values: FloatArray, labels: Sequence[Labels]) -> FloatArray:
-    """(n,) means of `values` (m,) over each stretch of time; a window of none is one."""
-    found: dict[Any, list[float]] = defaultdict(list)
-    for value, label in zip(values.tolist(), labels, strict=True):
-        found[label.unit if label.stretch is None else label.stretch].append(value)
-    return np.array([np.mean(each) for each in found.values()])
-
-
-def correct_for_many(tests: Sequence[dict[str, Any]]) -> None:
-    """Add `p_holm` (Holm, 1979), over all tests of which the significant ones are counted.
-
-    p of rank k times the number not yet rejected, never falling; NaN where p is.
-    """
-    least, known = 0.0, [test for test in tests if not math.isnan(test["p"])]
-    for rank, test in enumerate(sorted(known, key=lambda test: test["p"])):
-        least = max(least, min(1.0, test["p"] * (len(known) - rank)))
-        test["p_holm"] = least
-    for test in tests:
-        test.setdefault("p_holm", math.nan)
 
 
 def _interval(runs: Sequence[ComparisonRow], metric: str, confidence: float) -> Interval:

@@ -215,7 +215,8 @@ def report(launch: Launch, trainer: Trainer) -> str:
         "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
         "runs": trainer.runs, "seed": config["seed"],
         "held_out": {"part": "validation", "first": first, "windows": count,
-                     "ln_mean_jct_s": learned.tolist()},
+                     "ln_mean_jct_s": learned.tolist(),
+                     "time_of": [times.index(each) for each in times]},
         "ratio_of_mean_jct": ratios,
     }  # fmt: skip
     gap = logs[str(config["reference"])] - logs[str(config["begin"])]

@@ -171,7 +171,7 @@ def episodes_of(config: Mapping[str, Any], experiment: Experiment, part: str) ->
         world=world,
         rules=_rules_of(config, links=links),
         reward=reward,
-        windows=Windows(experiment, part, experiment.windows(part)),
+        windows=Windows(experiment, part),
         max_rounds=config["max_rounds"],
     )
 

@@ -57,7 +57,7 @@ class JobPicker:
             observation=self._observation,
             network=self._network,
             reward=self._reward,
-            make_jobs=Windows(self._experiment, "train", self._experiment.windows("train")),
+            make_jobs=Windows(self._experiment, "train"),
         )
 
     def first_weights(self, tell: Tell) -> Weights | None:
@@ -108,7 +108,7 @@ class GpuPicker:
         self._spec = replace(spec, gpus=experiment.world.topology.num_gpus)
 
     def _env(self) -> PickGpuEnv:
-        windows = Windows(self._experiment, "train", self._experiment.windows("train"))
+        windows = Windows(self._experiment, "train")
         return PickGpuEnv(world=self._experiment.world, spec=self._spec, make_jobs=windows)
 
     def first_weights(self, tell: Tell) -> Weights | None:

@@ -37,6 +37,9 @@ class Windowed(Protocol):
     def window(self, part: str, index: int) -> JobTable:
         """Window `index` of `part`."""
 
+    def windows(self, part: str) -> int | None:
+        """How many windows `part` has; None: one for every index."""
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -44,7 +47,11 @@ class Windows:
 
     source: Windowed
     part: str
-    windows: int | None = None  # so many there are to draw from; None: one for every seed
+
+    @property
+    def windows(self) -> int | None:
+        """So many there are to draw from; None: one for every seed."""
+        return self.source.windows(self.part)
 
     def __call__(self, episode: int) -> JobTable:
         """The jobs of one episode."""

@@ -14,7 +14,7 @@ from sim.arrays import FloatArray
 from sim.files import ReportError, unit_for
 from sim.report.figures import COLOURS, GREY, STROKES, USE_MAP, heading, new_figure, save_png, tidy
 from sim.report.league import METRIC, League
-from sim.report.standings import Ranking, insignificant_stretches
+from sim.report.significance import Ranking, insignificant_stretches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,8 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
 from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval, mean_of
-from sim.report.standings import LEAST_COMPARED, Ranking, ranking, uncounted
+from sim.report.significance import LEAST_COMPARED, Ranking, ranking
+from sim.report.standings import uncounted
 from sim.report.table_text import UNCOUNTED, UNDONE, TableText, interval_text, mark, ratio_text
 
 METRIC = "jct_mean_s"

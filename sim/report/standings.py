@@ -1,7 +1,4 @@
-"""Who stands where: intervals by setting and scheduler, over windows, seeds or stretches.
-
-And ranks over blocks (Friedman, Nemenyi; Demsar, JMLR 2006).
-"""
+"""Who stands where: intervals by setting and scheduler, over windows, seeds or stretches."""
 
 import math
 from collections import defaultdict
@@ -10,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.arrays import FloatArray
 from sim.errors import nearest
 from sim.files import ComparisonRow, Labels, ReportError, check_distinct
 from sim.report.job_times import Interval, clustered_mean_interval, log_ratios, mean_interval
@@ -261,91 +257,6 @@ def beside_agents(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 def _place(labels: Labels) -> tuple[str, str, float | None, str, str | None]:
     return labels.topology, labels.workload, labels.load, labels.physics, labels.part
-
-
-LEAST_COMPARED = 3  # Friedman's test asks for so many
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Mean ranks of k methods over N blocks; the best method comes first."""
-
-    names: tuple[str, ...]
-    mean_ranks: FloatArray  # (k,) ascending; rank 1 is the best of a block
-    blocks: int  # N
-    friedman_chi2: float  # corrected for ties
-    friedman_p: float  # of the same ranks everywhere; 1 where every block is one big tie
-    critical_difference: float  # mean ranks further apart differ at `level`
-    level: float  # like 0.05
-
-    @property
-    def rank_of(self) -> dict[str, float]:
-        """Name -> mean rank."""
-        return dict(zip(self.names, self.mean_ranks.tolist(), strict=True))
-
-
-def ranking(names: Sequence[str], scores: FloatArray, *, level: float) -> Ranking:
-    """Rank `scores` (N, k), finite, in every block, smallest first; ties share their mean rank.
-
-    Raises:
-        ReportError: fewer than three methods or two blocks, a score that is not finite, or a
-            level outside (0, 1).
-    """
-    from scipy import stats  # heavy: only reports need it
-
-    blocks, count = scores.shape
-    if count < LEAST_COMPARED or blocks < 2:  # noqa: PLR2004  (one block has no spread)
-        raise ReportError(
-            f"{count} schedulers on {blocks} blocks; ranks need at least {LEAST_COMPARED} on 2"
-        )
-    if not np.isfinite(scores).all():
-        raise ReportError("a score is missing; rank only blocks that every scheduler ran")
-    ranks = stats.rankdata(scores, axis=1)  # (N, k)
-    mean_ranks = ranks.mean(axis=0)
-    order = np.lexsort((np.array(list(names)), mean_ranks))
-    if (ranks == ranks[:, :1]).all():
-        chi2, p = 0.0, 1.0  # nothing but ties, where the statistic is 0 / 0
-    else:
-        chi2, p = map(float, stats.friedmanchisquare(*scores.T))
-    return Ranking(
-        names=tuple(names[place] for place in order),
-        mean_ranks=mean_ranks[order],
-        blocks=blocks,
-        friedman_chi2=chi2,
-        friedman_p=p,
-        critical_difference=critical_difference(count, blocks, level=level),
-        level=level,
-    )
-
-
-def critical_difference(count: int, blocks: int, *, level: float) -> float:
-    """Nemenyi's: q sqrt(k (k + 1) / (6 N)), q the Studentized range over sqrt 2 (section 3.2.2).
-
-    Raises:
-        ReportError: the level is not between 0 and 1.
-    """
-    from scipy import stats
-
-    if not 0 < level < 1:
-        raise ReportError(f"level is {level}; it must lie between 0 and 1, like 0.05")
-    q = float(stats.studentized_range.ppf(1.0 - level, count, np.inf)) / 2**0.5
-    return q * float(np.sqrt(count * (count + 1) / (6.0 * blocks)))
-
-
-def insignificant_stretches(found: Ranking) -> list[tuple[int, int]]:
-    """Longest stretches [first, last] of places whose ends lie within the critical difference.
-
-    Stretches of one place, and those inside another, are left out.
-    """
-    ends = np.searchsorted(
-        found.mean_ranks, found.mean_ranks + found.critical_difference, side="right"
-    )
-    stretches: list[tuple[int, int]] = []
-    for first, end in enumerate(ends.tolist()):
-        last = end - 1
-        if last > first and not (stretches and stretches[-1][1] >= last):
-            stretches.append((first, last))
-    return stretches
 
 
 BASELINES = "published"  # role

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gpuyard.reproduction.topdrl import correct_for_many, paired_tests
 from sim.files import HOURS, MINUTES, SECONDS, ComparisonRow, ReportError, unit_for
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_studies import league_heat, rank_figure
@@ -25,7 +24,14 @@ from sim.report.league import (
     rank_over_all,
 )
 from sim.report.page_table import Claim, claims_csv, claims_markdown, measured
-from sim.report.standings import critical_difference, insignificant_stretches, ranking, standings
+from sim.report.significance import (
+    correct_for_many,
+    critical_difference,
+    insignificant_stretches,
+    paired_tests,
+    ranking,
+)
+from sim.report.standings import standings
 from sim.report.table_text import interval_text, markdown, ratio_text, table_text
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from gpuyard.reproduction.baselines import tuning_rows
 from gpuyard.reproduction.learning import Learned, _rows
-from sim.report.job_times import mean_interval
+from sim.report.job_times import clustered_mean_interval, mean_interval
 from sim.report.league import LeagueRun
 from tests.marl.trainings import Training, wait_for
 from tests.report.conftest import row
@@ -47,6 +47,10 @@ def test_rows_of_seeds_have_the_confidence_that_the_table_says(tmp_path):
     assert row["to_first"].numbers == pytest.approx(
         mean_interval([0.1, 0.2, 0.6], 0.95).exp().numbers
     )
+    for each in (first, other):  # the first two windows are of one stretch of time
+        each.metrics["held_out"]["time_of"] = [0, 0, 2]
+    by_stretch = clustered_mean_interval([0.1, 0.2, 0.6], [0, 0, 1], 0.95).exp()
+    assert other.ratio_to(first).numbers == pytest.approx(by_stretch.numbers)
 
 
 def test_seeds_are_learned_once_and_judged_together(done):
