@@ -3,7 +3,7 @@
 What a job may ask for, belong to or undergo beyond its gang and its work is all optional.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -149,8 +149,8 @@ TRAITS = ("demands", "elastic", "identity", "urgency", "fates")
 class JobTable:
     """J jobs sorted by submission (stable), ready to simulate.
 
-    `duration_s` is the run time on the most compact exclusive placement on the trace's reference
-    GPU type: it is also the job's work, counted in seconds at that speed. 0 is legal.
+    `duration_s` is the run time on the most compact exclusive placement: on the reference GPU type,
+    where it is also the job's work, unless `speed` has it on another. 0 is legal.
     """
 
     job_id: TextArray  # (J,) str, as in the trace
@@ -169,10 +169,11 @@ class JobTable:
     fates: Fates | None = None
     attempts: Attempts | None = None
     precedence: Precedence | None = None
+    speed: FloatArray | None = None  # (J,) work of a second of `duration_s`; None: 1
 
     def __post_init__(self) -> None:
         """Check shapes and ranges; a reader reports the line, this reports the job."""
-        for name in (*COLUMNS, *TRAITS):
+        for name in (*COLUMNS, *TRAITS, "speed"):
             value = getattr(self, name)
             if value is not None and len(value) != len(self.job_id):
                 raise TraceError(f"job table: column {name} has another length than job_id")
@@ -182,6 +183,8 @@ class JobTable:
         self._refuse("num_gpus", gang, gang < 1, "a gang needs at least one GPU")
         wrong = ~(np.isfinite(work_s) & (work_s >= 0))
         self._refuse("duration_s", work_s, wrong, "it must be 0 or more seconds")
+        if self.speed is not None:
+            self._refuse("speed", self.speed, ~(self.speed > 0), "it must be above 0")
         self._check_traits()
 
     def _check_traits(self) -> None:
@@ -213,6 +216,19 @@ class JobTable:
         """(J,) GPUs that the whole gang of each asks for; parts of one count as parts."""
         gpus: FloatArray = self.num_gpus * gpus_of_workers(self.demands, np.arange(len(self)))
         return gpus
+
+    def as_work(self) -> "JobTable":
+        """The jobs as they are played: durations, predictions, points of failure times `speed`."""
+        if self.speed is None:
+            return self
+        attempts = self.attempts
+        if attempts is not None:
+            each = np.repeat(self.speed, np.diff(attempts.first))
+            attempts = replace(attempts, fail_at_s=attempts.fail_at_s * each)
+        return replace(
+            self, duration_s=self.duration_s * self.speed, estimate_s=self.estimate_s * self.speed,
+            attempts=attempts, speed=None,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         """Number of jobs J."""

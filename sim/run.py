@@ -116,7 +116,7 @@ class Run:
     decision_s: float  # wall seconds inside decide, all together
     loop_wall_s: float  # wall seconds in the event loop, decisions included
     # None: the run did not measure it.
-    lost_s: FloatArray | None = None  # (J,) work done and lost again, in seconds at speed 1
+    lost_s: FloatArray | None = None  # (J,) work done and lost again, in duration's seconds
     comm_s: FloatArray | None = None  # (J,) of run_s: exposed communication
     interference_s: FloatArray | None = None  # (J,) of run_s: lost to jobs on the same GPUs
     outcome: IntArray | None = None  # (J,) COMPLETED, FAILED, CANCELLED; -1: still in the system

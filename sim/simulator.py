@@ -124,14 +124,15 @@ class Simulator:
             fault = f"a job arrives at partition {home}, and there are 0 to {last}"
             raise SimulationError(f"{fault}; play windows drawn for as many agents")
         self.jobs = jobs
+        self._work = jobs.as_work()
         self.topology = topology
         self.physics = physics
         self.belief = belief
         self.partition_of_server = partition_of_server
         self.rules = rules
         self.state: State = make_state(
-            jobs=jobs, topology=topology, physics=physics, server_partition=partition_of_server,
-            rules=rules, outages=outages,
+            jobs=self._work, topology=topology, physics=physics,
+            server_partition=partition_of_server, rules=rules, outages=outages,
         )  # fmt: skip
         self._recorder = Recorder(self.state)
 
@@ -157,7 +158,7 @@ class Simulator:
     def views(self, needs: Signal) -> ViewMaker:
         """The maker of views that grant `needs`."""
         return ViewMaker(
-            state=self.state, jobs=self.jobs, topology=self.topology, belief=self.belief,
+            state=self.state, jobs=self._work, topology=self.topology, belief=self.belief,
             max_forwards=self.rules.max_forwards, granted=needs,
         )  # fmt: skip
 
@@ -265,6 +266,8 @@ class Simulator:
         """The run so far as a value."""
         row = self.state.job
         columns: dict[str, Any] = {name: row[name].copy() for name in OUTCOME_COLUMNS}
+        if self.jobs.speed is not None:
+            columns["lost_s"] /= self.jobs.speed
         return Run(
             scheduler=scheduler, jobs=self.jobs, topology=self.topology,
             partition_of_server=self.partition_of_server, start_s=row["first_start_s"].copy(),

@@ -204,19 +204,13 @@ def finished_of_run(run: Run, blocks: Blocks, large: int) -> FinishedJobs:
 
 
 def finished_of_trace(
-    jobs: JobTable,
-    waited_s: FloatArray,
-    topology: Topology,
-    blocks: Blocks,
-    large: int,
-    work_s: FloatArray | None = None,
+    jobs: JobTable, waited_s: FloatArray, topology: Topology, blocks: Blocks, large: int
 ) -> FinishedJobs:
     """Of the measured jobs as the trace has them.
 
     `waited_s` (J,) is from submission to start as it was, NaN: the job never began; `large` the
-    GPUs from which a gang is large; `work_s` (J,) what slowdowns are over, None: the durations.
+    GPUs from which a gang is large.
     """
-    work_s = jobs.duration_s if work_s is None else work_s
     chosen = jobs.measured & ~np.isnan(waited_s)
     jct = waited_s + jobs.duration_s
     busy = _busy_as_it_was(jobs, waited_s)
@@ -226,7 +220,7 @@ def finished_of_trace(
         block=blocks.of_job[chosen],
         jct_s=jct[chosen],
         wait_s=(waited_s - ready_s)[chosen],
-        slowdown=((jct - ready_s) / np.maximum(work_s, SLOWDOWN_BOUND_S))[chosen],
+        slowdown=((jct - ready_s) / np.maximum(jobs.duration_s, SLOWDOWN_BOUND_S))[chosen],
         large=jobs.num_gpus[chosen] >= large,
         user=users_of(jobs)[chosen],
         busy_gpu_s=_by_block(busy, blocks),

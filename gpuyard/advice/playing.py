@@ -21,9 +21,8 @@ from gpuyard.advice.aims import (
     unserved,
 )
 from gpuyard.evaluation.experiment import OneQueueError, may_preempt, opened
-from gpuyard.evaluation.jobs import scaled_work, speed_of_asked, warm_up, without_misfits
+from gpuyard.evaluation.jobs import warm_up, without_misfits
 from gpuyard.evaluation.lineup import STARTED, Contender, lineup_of, without_limits
-from gpuyard.evaluation.physics import ASKED
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.terminal import Lines
@@ -189,11 +188,8 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
             "them; 'workload.rules.ignore=[fates]' plays them", ran, WHAT_HAPPENED,
         )  # fmt: skip
     waited_s = np.where(lost, np.nan, waited_s)
-    work_s = jobs.duration_s
-    if experiment.reference_gpu == ASKED:  # it took what the log says
-        jobs = scaled_work(jobs, 1.0 / speed_of_asked(jobs, experiment.world))
     large = large_gang(jobs, topology, scenario.large)
-    finished = finished_of_trace(jobs, waited_s, topology, blocks, large, work_s)
+    finished = finished_of_trace(jobs, waited_s, topology, blocks, large)
     if not len(finished.block):
         return None
     name = WHAT_HAPPENED if peak_gpus(jobs, waited_s) <= topology.num_gpus else ELSEWHERE

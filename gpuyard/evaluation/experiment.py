@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from gpuyard.evaluation.jobs import fit_somewhere, misfit_words, scaled_work, speed_of_asked
+from gpuyard.evaluation.jobs import fit_somewhere, misfit_words, speed_of_asked
 from gpuyard.evaluation.physics import ASKED, believed, physics_name, physics_of
 from gpuyard.launch.build import RULES, build, check_choice, check_plain
 from gpuyard.launch.errors import ConfigError
@@ -135,15 +135,15 @@ class Experiment:
                 f"{self.world.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
                 f"jobs); set workload.max_gang={largest}, or use fewer agents"
             )
-        return self._on_reference(jobs)
+        return self._with_speed(jobs)
 
-    def _on_reference(self, jobs: JobTable) -> JobTable:
-        """The jobs with durations as on the reference GPU type."""
+    def _with_speed(self, jobs: JobTable) -> JobTable:
+        """The jobs with the speed of the GPU types that their durations are of."""
         if self.reference_gpu not in (None, ASKED) or len(self.world.topology.gpu_types) == 1:
             return jobs
         speed = speed_of_asked(jobs, self.world)
         if self.reference_gpu == ASKED:
-            return scaled_work(jobs, speed)
+            return replace(jobs, speed=speed)
         if (speed != 1.0).any() and isinstance(self.workload, CutsStretches):  # else of one type
             _warn(
                 f"jobs ask for another GPU type than {self.world.physics.reference_gpu}, and their "

@@ -98,18 +98,6 @@ def speed_of_asked(jobs: JobTable, world: World) -> FloatArray:
     return speed
 
 
-def scaled_work(jobs: JobTable, speed: FloatArray) -> JobTable:
-    """The jobs with durations, predictions and points of failure times `speed` (J,)."""
-    attempts = jobs.attempts
-    if attempts is not None:
-        each = np.repeat(speed, np.diff(attempts.first))
-        attempts = replace(attempts, fail_at_s=attempts.fail_at_s * each)
-    return replace(
-        jobs, duration_s=jobs.duration_s * speed, estimate_s=jobs.estimate_s * speed,
-        attempts=attempts,
-    )  # fmt: skip
-
-
 def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
     """The jobs at `rows` with all they have but `changed` columns; links to others are dropped."""
     columns = {}

@@ -42,11 +42,11 @@ class Balance:
     """
 
     held: float  # between starts and ends of attempts, from the log
-    useful: float  # duration x gang of the jobs that finished: work at speed 1 that lasts
+    useful: float  # duration x gang of the jobs that finished: work that lasts
     lost: float  # work of finished jobs that had to be done again; NaN if not measured
     restart: float  # restarts of finished jobs; NaN if not measured, and then part of overhead
     overhead: float  # the rest of what finished jobs held: interference, communication beyond the
-    # most compact placement, slower GPU types, checkpoints; below 0 where GPUs are faster
+    # most compact placement, GPUs slower than the durations' (faster: below 0), checkpoints
     withdrawn: float  # held by jobs that were withdrawn
     unfinished: float  # held by jobs that never left
 

@@ -98,7 +98,7 @@ def slowdown(run: Run) -> FloatArray:
 def run_stretch(run: Run) -> FloatArray:
     """(J,) run_s / duration_s: what interference, communication, GPU type and restarts cost.
 
-    1 is the most compact exclusive placement on the reference GPU; NaN for a job of 0 seconds.
+    1 is the most compact exclusive placement on the GPU type of its duration; NaN for a job of 0 s.
     """
     return run.run_s / np.where(run.jobs.duration_s > 0, run.jobs.duration_s, np.nan)
 
@@ -191,7 +191,7 @@ def throughput(run: Run, worth: FloatArray, start_s: float, end_s: float) -> flo
     finish_s = np.where(np.isnan(run.finish_s), np.inf, run.finish_s)
     inside_s = np.minimum(finish_s, end_s) - np.maximum(run.start_s, start_s)
     share = np.maximum(np.nan_to_num(inside_s), 0.0) / np.maximum(finish_s - run.start_s, 1e-9)
-    done = np.where(np.isnan(run.start_s), 0.0, share * run.jobs.duration_s * worth)
+    done = np.where(np.isnan(run.start_s), 0.0, share * run.jobs.as_work().duration_s * worth)
     return float(done.sum() / (end_s - start_s))
 
 

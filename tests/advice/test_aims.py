@@ -137,6 +137,17 @@ def test_a_user_of_whom_nothing_finishes_is_told_beside_the_fairness_of_the_othe
     assert told in table_of(found).note
 
 
+def test_users_who_are_served_at_once_on_the_gpu_types_that_they_asked_for_are_equal():
+    rows = {"job_id": [f"j{k}" for k in range(40)], "submit_s": np.arange(40) * 1000.0}
+    jobs = pd.DataFrame(rows).assign(num_gpus=1, duration_s=500.0, waited_s=0.0)
+    jobs["user"], jobs["gpu_types"] = ["alice", "bob"] * 20, ["v100", "p100"] * 20
+    words = ["topology.gpu_types=[v100,p100]", "reference_gpu=asked", *OFF, FIFO]
+    found = gpuyard.advise(jobs, "small_leaf_spine", overrides=words).frame
+    rows = found[found["scheduler"].isin(["what_happened", "fifo+consolidated"])]
+    assert rows["user_fairness"].tolist() == pytest.approx([1.0, 1.0])
+    assert rows["jct_mean_s"].tolist() == pytest.approx([500.0, 500.0])
+
+
 def test_what_happened_by_hand():
     jobs = table([4, 8, 2])  # at 0, 10 and 20 s, 20 s each
     identity = Identity(np.array([0, 1, 1]), np.zeros(3, dtype=int), np.zeros(3, dtype=int))

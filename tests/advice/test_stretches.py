@@ -1,6 +1,7 @@
 """What a policy of the cluster's own learns on, on traces made up by hand."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def test_a_stretch_begins_with_what_ran_and_what_waited(tmp_path):
     assert jobs.submit_s.tolist() == [0, 0, 0, 0, 960]
     assert jobs.duration_s.tolist() == pytest.approx([60, 50, 30, 10, 20])
     assert jobs.estimate_s.tolist() == pytest.approx([60, 50, 30, 10, 20])
+    fast = replace(run, jobs=replace(run.jobs, speed=1.0 + np.arange(len(run.jobs))))
+    assert from_state(fast, 3, 5).speed.tolist() == [1, 2, 3, 4, 5]
     assert from_state(run, 5, 7).job_id.tolist() == ["j1", "j2"]  # all were over by then
 
 

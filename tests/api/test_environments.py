@@ -246,6 +246,11 @@ def test_durations_may_be_of_the_type_that_a_job_asks_for(
         assert min(others_s) > 105.0  # shipped profiles: a P100 is the slower one
     else:
         assert others_s == pytest.approx([100.0, 100.0])
+    if reference == "asked":  # all alone on what they asked for
+        assert run.jobs["duration_s"].tolist() == [100.0, 100.0, 100.0]
+        for name in ("slowdown_mean", "run_stretch_mean", "goodput_frac", "finish_time_rho_max"):
+            assert run.metrics[name] == pytest.approx(1.0)
+        assert run.metrics["overhead_gpu_s"] == pytest.approx(0.0)
     told = "jobs ask for another GPU type than v100"
     assert (told in caplog.text) == (reference == "null")
 

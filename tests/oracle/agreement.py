@@ -59,7 +59,7 @@ def _assert_same_outcome(run: Run, reference: ReferenceSimulator) -> None:
             (run.finish_s[row], job.finish_s),
             (run.run_s[row], job.held_s),
             (run.run_gpu_s[row], job.held_gpu_s),
-            (run.lost_s[row], job.lost_s),
+            (run.lost_s[row], job.lost_s / job.work_per_s),
             (run.comm_s[row], job.comm_s),
             (run.interference_s[row], job.slow_s),
             (run.preemptions[row], job.preemptions),

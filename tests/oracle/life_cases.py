@@ -52,7 +52,7 @@ def with_traits(
     """The table with some of the traits; unless it is wild, every job fits its home."""
     on = {
         name: draw(st.booleans(), label=name)
-        for name in ("demands", "elastic", "fates", "attempts", "dag")
+        for name in ("demands", "elastic", "fates", "attempts", "dag", "speed")
     }
     if on["demands"]:
         jobs = replace(jobs, demands=_demands(len(jobs), rng))
@@ -64,6 +64,7 @@ def with_traits(
         fates=_fates(len(jobs), rng) if on["fates"] else None,
         attempts=_attempts(jobs, rng) if on["attempts"] else None,
         precedence=_dag(len(jobs), rng) if on["dag"] else None,
+        speed=rng.choice([0.3, 1.0, 2.5], len(jobs)) if on["speed"] else None,
     )
 
 

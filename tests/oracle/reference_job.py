@@ -34,6 +34,7 @@ class ReferenceJob:
     cpu_milli: int = 0
     memory_mib: int = 0
     type_mask: int = ANY_TYPE
+    work_per_s: float = 1.0  # of the table's durations
     outcome: int = COMPLETED
     withdraw_at_s: float = NEVER_S
     fail_at_s: list[float] = field(default_factory=list)  # of attempts to come
@@ -106,10 +107,11 @@ def reference_jobs(table: JobTable) -> list[ReferenceJob]:
 
 def _job(table: JobTable, row: int) -> ReferenceJob:
     gang = int(table.num_gpus[row])
+    per_s = 1.0 if table.speed is None else float(table.speed[row])
     job = ReferenceJob(
         row=row, submit_s=float(table.submit_s[row]), gang=gang,
-        work_s=float(table.duration_s[row]), profile=int(table.profile[row]),
-        partition=int(table.home[row]), least=gang, most=gang,
+        work_s=float(table.duration_s[row]) * per_s, work_per_s=per_s,
+        profile=int(table.profile[row]), partition=int(table.home[row]), least=gang, most=gang,
     )  # fmt: skip
     if table.demands is not None:
         for name in ("gpu_milli", "cpu_milli", "memory_mib", "type_mask"):
@@ -122,7 +124,8 @@ def _job(table: JobTable, row: int) -> ReferenceJob:
         job.withdraw_at_s = job.submit_s + float(table.fates.withdraw_s[row])
     if table.attempts is not None:
         first = table.attempts.first
-        job.fail_at_s = table.attempts.fail_at_s[first[row] : first[row + 1]].tolist()
+        points_s = table.attempts.fail_at_s[first[row] : first[row + 1]].tolist()
+        job.fail_at_s = [point_s * per_s for point_s in points_s]
     if table.precedence is not None:
         first = table.precedence.first
         job.parents = table.precedence.parents[first[row] : first[row + 1]].tolist()

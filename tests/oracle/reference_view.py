@@ -20,7 +20,7 @@ def reference_view(yard: "ReferenceSimulator", needs: Signal) -> ClusterView:
     """The view of this instant."""
     return ViewMaker(
         state=_columns(yard),  # type: ignore[arg-type]
-        jobs=yard.table,
+        jobs=yard.table.as_work(),
         topology=yard.topology,
         belief=yard.belief,
         max_forwards=yard.rules.max_forwards,

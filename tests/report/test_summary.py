@@ -15,6 +15,7 @@ from sim.placers.by_room import FirstFit
 from sim.report import gpu_use
 from sim.report.balance import finish_time_rho
 from sim.report.job_times import full_speed, log_ratios, mean_interval, spans, throughput
+from sim.report.run_tables import job_columns
 from sim.report.summary import HEADLINE_KEYS, energy_metrics, summarise
 from sim.report.timeline import unusable_changes
 from sim.run import Kind
@@ -50,6 +51,26 @@ def test_the_gantt_chart_gives_the_numbers_of_the_paper_sheet(gantt):
         "partition_wait_jain": (5 + 20 / 3) ** 2 / (2 * (25 + 400 / 9)),
     }  # fmt: skip
     assert {name: metrics[name] for name in expected} == pytest.approx(expected)
+
+
+def test_times_are_over_the_duration_on_the_gpu_type_that_it_is_of():
+    # Work is counted on x, a y is twice as fast. All three would take 20 s alone on a y: 40 of
+    # work. A runs on the x from 0 to 40, B on the y to 20, C there from 20 to 40.
+    topology = cluster(2, 1, types=("x", "y"))
+    physics = physics_of(topology, compute_s=(1.0, 0.5))
+    jobs, speed = [Job(0, 1, 20), Job(0, 1, 20), Job(20, 1, 20)], np.full(3, 2.0)
+    fifo = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=True)
+    run = play(world(jobs, topology, physics=physics, traits={"speed": speed}), fifo)
+    assert run.finish_s.tolist() == [40.0, 20.0, 40.0]
+    metrics = summarise(run)
+    expected = {
+        "slowdown_mean": 4 / 3, "run_stretch_mean": 4 / 3, "useful_gpu_s": 60, "held_gpu_s": 80,
+        "overhead_gpu_s": 20, "goodput_frac": 0.75,
+    }  # fmt: skip
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected)
+    assert finish_time_rho(run) == pytest.approx([2.0, 1.0, 1.0])  # two jobs, two GPUs
+    assert job_columns(run)["duration_s"].tolist() == [20.0, 20.0, 20.0]
+    assert throughput(run, full_speed(run.jobs, topology, physics), 0.0, 40.0) == 120 / 40
 
 
 def test_spread_gangs_are_counted_by_their_last_placement(hand):

@@ -90,7 +90,8 @@ def test_gpu_seconds_room_leases_parents_absences_and_losses(case: Case, seed: i
 def check_losses(case: Case, run: Run, ledger: Ledger) -> None:
     """No stop costs more than the work since the last checkpoint."""
     every_s = case.rules.checkpoint_work_s
-    most_s = np.inf if every_s is None else every_s
+    speed = 1.0 if run.jobs.speed is None else run.jobs.speed
+    most_s = np.minimum(np.inf if every_s is None else every_s / speed, run.jobs.duration_s)
     losing = {Kind.EVICT} if case.rules.preempt_saves else {Kind.EVICT, Kind.PREEMPT}
     for job in range(len(run.jobs)):
         stops = sum(kind in losing for _, kind in ledger.stops[job])
@@ -98,7 +99,7 @@ def check_losses(case: Case, run: Run, ledger: Ledger) -> None:
         if stops == 0:
             assert run.lost_s[job] == 0
         else:
-            assert run.lost_s[job] <= min(most_s, run.jobs.duration_s[job]) * stops * (1 + 1e-9)
+            assert run.lost_s[job] <= most_s[job] * stops * (1 + 1e-9)
 
 
 @settings(max_examples=60)
@@ -110,11 +111,13 @@ def test_work_done_is_the_work_asked_for_and_the_work_lost(case: Case, seed: int
     every_s = case.rules.checkpoint_work_s
     pace = 1.0 if every_s is None else every_s / (every_s + case.rules.checkpoint_s)
     served_s = simulator.state.job["served_gpu_s"] / run.jobs.num_gpus
-    finished = simulator.state.job["progress_s"] == run.jobs.duration_s
+    work_s, speed = run.jobs.as_work().duration_s, run.jobs.speed
+    lost_s = run.lost_s if speed is None else run.lost_s * speed
+    finished = simulator.state.job["progress_s"] == work_s
     finished &= ~np.isnan(run.finish_s)
-    done_s = simulator.state.job["progress_s"] + run.lost_s
+    done_s = simulator.state.job["progress_s"] + lost_s
     assert served_s * pace == pytest.approx(done_s, abs=1e-9)
-    assert done_s[finished] == pytest.approx((run.jobs.duration_s + run.lost_s)[finished])
+    assert done_s[finished] == pytest.approx((work_s + lost_s)[finished])
     restarts_s = run.run_s - served_s
     assert np.all(restarts_s >= -1e-9)
     restart_s = case.rules.restart_s + case.rules.restart_s_per_gpu * run.jobs.num_gpus

@@ -24,6 +24,7 @@ from sim.report.balance import balance_of
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
+from sim.view import Signal
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import (
     Job,
@@ -195,6 +196,26 @@ def test_a_failing_server_costs_the_work_since_the_last_checkpoint():
     assert chart(run) == "Aaaaaa...Aaaaaaa"
     assert run.lost_s.tolist() == [2]
     assert story(run)[2:5] == [(6, "SERVER_DOWN", -1), (6, "EVICT", 0), (9, "SERVER_UP", -1)]
+
+
+def test_failures_predictions_and_losses_are_in_the_seconds_of_durations():
+    # On a y, twice as fast as the x that work is counted on: alone 10 s there, 20 of work. It
+    # fails at 2; at 6, 4 of the work since then are lost with the server, and done again from 9 on.
+    topology = cluster(1, 1, types=("y",))
+    physics = physics_of(topology)
+    catalogue = replace(physics.catalogue, gpu_types=("y", "x"), compute_s=np.array([[1.0, 2.0]]))
+    both = replace(physics.pairs, slowdown=np.ones((2, 1, 1)), feasible=np.full((2, 1, 1), True))
+    fast = replace(physics, catalogue=catalogue, reference_gpu="x", pairs=both)
+    traits = {"speed": np.array([2.0]), "attempts": Attempts(ints(0, 1), np.array([2.0]))}
+    yard = world([Job(0, 1, 10, 5)], topology, physics=fast, traits=traits, checkpoint_work_s=8.0,
+                 outages=changes((6.0, 0, FAIL), (9.0, 0, OPEN)))  # fmt: skip
+    seen = yard.views(Signal.DURATION | Signal.PREDICTION).view().jobs
+    assert (seen.duration_s.tolist(), seen.estimate_s.tolist()) == ([20.0], [10.0])
+    run = play(yard, fifo())
+    stays = [(0, 2, (0,)), (2, 6, (0,)), (9, 9 + 10 - 6 + 2, (0,))]
+    assert (run.lost_s.tolist(), attempts(run.log)["A"]) == ([2.0], stays)
+    balance = balance_of(run)
+    assert (balance.useful, balance.lost, balance.overhead) == (10.0, 2.0, 0.0)
 
 
 def test_without_checkpoints_everything_is_lost_and_a_closing_server_loses_nothing():
