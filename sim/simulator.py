@@ -328,6 +328,7 @@ class Instant:
 
     now_s: float
     placements: Sequence[tuple[int, IntArray]]  # (row, its GPUs) of the running, first to start
+    ready_s: FloatArray  # (J,) when it first could queue: submitted, all its parents done
     progress_s: FloatArray  # (J,) work done
     attained_gpu_s: FloatArray  # (J,) GPU seconds of service
     started_s: FloatArray  # (J,) of the attempt that runs; NaN where none does
@@ -352,6 +353,8 @@ def set_to(simulator: Simulator, at: Instant) -> None:
     world["now_s"] = at.now_s
     world["next_arrival"] = count
     row["status"] = QUEUED
+    row["ready_s"] = at.ready_s
+    world["ready_s"] = at.ready_s[at.ready_s > row["submit_s"]].max(initial=-np.inf)
     row["progress_s"] = row["saved_s"] = row["seen_progress_s"] = at.progress_s
     state.queue[:count] = np.arange(count)
     world["queue_first"], world["num_queued"] = 0, count

@@ -154,7 +154,7 @@ class ServedScheduler:
 
     def request(self, view: ClusterView) -> dict[str, Any]:
         """What `/decide` takes of a view."""
-        started_s = state_of(view).job["started_s"]
+        started_s, ready_s = (state_of(view).job[name] for name in ("started_s", "ready_s"))
         order = sorted(view.running.tolist(), key=lambda job: (started_s[job], job))
         away, names = np.flatnonzero(view.server_closed), server_names(view.topology)
         return {
@@ -164,6 +164,7 @@ class ServedScheduler:
                 | {
                     "gpus": int(view.jobs.num_gpus[job]),
                     "partition": int(view.jobs.partition[job]),
+                    "ready_s": float(ready_s[job]),
                     "progress_s": float(view.jobs.progress_s[job]),
                 }
                 for job in view.queued.tolist()

@@ -176,7 +176,10 @@ def _check_times(form: StateForm, numbers: JobNumbers) -> None:
         if job.id in seen:
             raise RequestError(f"{numbers.where(at)}: the id is given twice; each job has its own")
         seen.add(job.id)
-    for field, times_s in (("started_s", numbers.started_s), ("submitted_s", numbers.submit_s)):
+    for field, times_s in (
+        ("started_s", numbers.started_s), ("submitted_s", numbers.submit_s),
+        ("ready_s", numbers.ready_s),
+    ):  # fmt: skip
         for at in np.flatnonzero(times_s > form.time_s).tolist():
             raise RequestError(
                 f"{numbers.where(at)}: {field} is {times_s[at]}, after time_s, {form.time_s}; "
@@ -186,6 +189,11 @@ def _check_times(form: StateForm, numbers: JobNumbers) -> None:
         raise RequestError(
             f"{numbers.where(at)}: submitted_s is {numbers.submit_s[at]}, after started_s, "
             f"{numbers.started_s[at]}"
+        )
+    for at in np.flatnonzero(numbers.ready_s < numbers.submit_s).tolist():
+        raise RequestError(
+            f"{numbers.where(at)}: ready_s is {numbers.ready_s[at]}, before submitted_s, "
+            f"{numbers.submit_s[at]}; leave it out if the job waits for no parents"
         )
     for at in np.flatnonzero(numbers.resume_s < numbers.started_s).tolist():
         raise RequestError(

@@ -72,6 +72,9 @@ class WaitingJob(JobForm):
 
     gpus: int = Field(ge=1, le=MOST_GPUS, description="how many it wants, all at once")
     submitted_s: Seconds = Field(description="on the same clock as time_s")
+    ready_s: Seconds | None = Field(
+        default=None, description="when it began to wait, its parents done; null: submitted_s"
+    )
     partition: int | None = Field(
         default=None, ge=0, description="where it waits; may be null where there is but one"
     )

@@ -37,7 +37,8 @@ class JobNumbers:
     jobs: list[RunningJob | WaitingJob]
     started_s: FloatArray  # (J,)
     submit_s: FloatArray  # (J,) of a running job that does not tell, when it started
-    resume_s: FloatArray  # (J,) the same
+    ready_s: FloatArray  # (J,) when it began to wait; of one that does not tell, submit_s
+    resume_s: FloatArray  # (J,) of a running job that does not tell, when it started
     estimate_s: FloatArray  # (J,)
     progress_s: FloatArray  # (J,)
     restarts: IntArray  # (J,)
@@ -54,11 +55,15 @@ def numbers_of(form: StateForm) -> JobNumbers:
     waits = [np.nan] * len(form.queue)
     started_s = np.array([job.started_s for job in form.running] + waits)
     submit_s = np.array([job.submitted_s for job in jobs], dtype=np.float64)  # None becomes NaN
+    submit_s = np.where(np.isnan(submit_s), started_s, submit_s)
+    told = [job.ready_s if isinstance(job, WaitingJob) else None for job in jobs]
+    ready_s = np.array(told, dtype=np.float64)
     resume_s = np.array([*(job.resume_s for job in form.running), *waits], dtype=np.float64)
     return JobNumbers(
         jobs=jobs,
         started_s=started_s,
-        submit_s=np.where(np.isnan(submit_s), started_s, submit_s),
+        submit_s=submit_s,
+        ready_s=np.where(np.isnan(ready_s), submit_s, ready_s),
         resume_s=np.where(np.isnan(resume_s), started_s, resume_s),
         estimate_s=np.array([job.estimate_s for job in jobs], dtype=np.float64),
         progress_s=np.array([job.progress_s for job in jobs], dtype=np.float64),
@@ -282,6 +287,7 @@ def _instant(
     return Instant(
         now_s=now_s,
         placements=placed,
+        ready_s=numbers.ready_s[order],
         progress_s=np.nan_to_num(numbers.progress_s)[order],
         attained_gpu_s=np.where(np.isnan(attained), under_way_s, attained),
         started_s=numbers.started_s[order],

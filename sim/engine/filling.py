@@ -330,8 +330,11 @@ def _least_loaded(state: State, job: int, home: int, wanted: IntArray) -> int:
 
 
 @kernel
-def _is_routed(state: State, memory: Memory, job: int) -> bool:
-    return bool(state.job[job].forwards > 0 or memory.waiter[job].routed != 0)
+def _arrives(state: State, memory: Memory, job: int) -> bool:
+    """Whether a waiting job queues for the first time now, and has not been routed yet."""
+    row = state.job[job]
+    routed = row.forwards > 0 or memory.waiter[job].routed != 0
+    return bool(row.ready_s == state.world[0].now_s and not routed)
 
 
 @array_kernel
@@ -341,17 +344,17 @@ def route_arrivals(state: State, memory: Memory) -> None:
     last = world.queue_first + world.num_queued
     if world.max_forwards < 1:
         return
-    # Those who arrive stand last; children that became ready stand where they were submitted.
-    first = world.queue_first if len(state.children) > 0 else last
+    # Those who arrive stand last; children that become ready stand where they were submitted.
+    first = world.queue_first if world.ready_s == world.now_s else last
     while first > world.queue_first and state.job[state.queue[first - 1]].submit_s == world.now_s:
         first -= 1
-    while first < last and _is_routed(state, memory, state.queue[first]):
+    while first < last and not _arrives(state, memory, state.queue[first]):
         first += 1
     wanted = wanted_gpus(state) if first < last else np.zeros(0, dtype=np.int64)
     for at in range(first, last):
         job = state.queue[at]
         home, gang = state.job[job].partition, state.job[job].num_gpus
-        if _is_routed(state, memory, job):
+        if not _arrives(state, memory, job):
             continue
         memory.waiter[job].routed = 1
         target = _target(state, memory, job, wanted)

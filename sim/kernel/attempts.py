@@ -267,6 +267,7 @@ def free_children(state: State, job: int) -> None:
         state.job[child].waits_for -= 1
         if state.job[child].waits_for == 0 and state.job[child].status == BLOCKED:
             state.job[child].status = QUEUED
+            state.job[child].ready_s = state.world[0].ready_s = state.world[0].now_s
             queue_insert(state, child)
             log_event(state, READY, child, 0)
 

@@ -165,6 +165,7 @@ def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntA
     asks |= (job["cpu_milli"] > 0) | (job["memory_mib"] > 0)
     for key, value in {
         "wake_s": np.inf,
+        "ready_s": -np.inf,
         "num_left": len(job),
         "restart_s": rules.restart_s,
         "restart_s_per_gpu": rules.restart_s_per_gpu,
@@ -188,6 +189,7 @@ def _jobs(jobs: JobTable) -> tuple[RowArray, FloatArray, IntArray, IntArray]:
     row = np.zeros(len(jobs), dtype=layout.JOB)
     for key, value in {
         "submit_s": jobs.submit_s,
+        "ready_s": jobs.submit_s,
         "work_s": jobs.duration_s,
         "num_gpus": jobs.num_gpus,
         "profile": jobs.profile,

@@ -48,6 +48,7 @@ JOB = np.dtype(
         ("first_child", INT),  # its children: children[first_child:last_child]
         ("last_child", INT),
         # Changing.
+        ("ready_s", FLOAT),  # when it first could queue: submitted, all its parents done
         ("status", INT),
         ("partition", INT),
         ("held", INT),  # GPUs of the placement that stands in `placed`
@@ -153,6 +154,7 @@ WORLD = np.dtype(
     [
         ("now_s", FLOAT),
         ("wake_s", FLOAT),
+        ("ready_s", FLOAT),  # when a job last became ready after its submission; -inf: never
         ("next_arrival", INT),
         ("next_outage", INT),
         ("next_withdrawal", INT),

@@ -21,6 +21,7 @@ from gpuyard.serving.instants import Defaults, Setter, numbers_of
 from sim.decision import Decision, Start
 from sim.errors import InvalidDecision
 from sim.protocols import Scheduler
+from sim.run import Kind
 from sim.simulator import simulate
 from sim.view import ClusterView, Signal
 from tests.serving.conftest import CLUSTER, Service, Talk, job, served
@@ -107,6 +108,8 @@ def test_the_page_of_the_schema_needs_no_network(service: Service):
     (state(waiting("a", estimate_s=None)), "queue[0] (job a): estimate_s is missing"),
     (json.dumps(state(waiting("a"))).replace("60", "NaN"), "queue[0].estimate_s (job a)"),
     (state(waiting("a", submitted_s=11)), "queue[0] (job a): submitted_s is 11.0, after time"),
+    (state(waiting("a", ready_s=11)), "queue[0] (job a): ready_s is 11.0, after time"),
+    (state(waiting("a", submitted_s=9, ready_s=8)), "ready_s is 8.0, before submitted_s, 9.0"),
     (state(waiting("a", partition=1)), "queue[0] (job a): partition is 1; there are 0 to 0"),
     (state(waiting("a", profile="vgg_16")), "queue[0] (job a).profile is 'vgg_16'"),
     (state(waiting("a"), waiting("a")), "queue[1] (job a): the id is given twice"),
@@ -314,6 +317,28 @@ def test_parts_of_gpus_cores_and_memory_reach_the_service(tmp_path: Path, config
     assert experiment_of(config).whole().demands is not None
     with served(tmp_path, *words) as service:
         assert played(config, service.url).orders >= 40
+
+
+@pytest.mark.parametrize("forwarding", ["least_loaded", "own_then_least_loaded"])
+def test_who_becomes_ready_after_its_submission_is_routed(
+    forwarding: str, tmp_path: Path, configured: Callable[..., Any]
+):
+    words = ("topology=small_leaf_spine", "scheduler=fifo", f"forwarding={forwarding}",
+             "agents.count=4")  # fmt: skip
+    config = configured(*words, "workload=dag_like", "workload.num_jobs=300", "workload.load=2")
+    experiment = experiment_of(config)
+    world, jobs = experiment.world, experiment.whole()
+    with served(tmp_path, *words) as service:
+        client = ServedScheduler(url=service.url, token_file=None, timeout_s=60.0)
+        there, here = (
+            simulate(world.simulator(jobs), scheduler, experiment.seed, None)
+            for scheduler in (client, composition_of(config, world.partitions))
+        )
+    for name in ("time_s", "kind", "job", "partition"):
+        np.testing.assert_array_equal(getattr(there.log, name), getattr(here.log, name))
+    np.testing.assert_array_equal(there.log.gpus.ids, here.log.gpus.ids)
+    ready = here.log.job[here.log.kind == Kind.READY]
+    assert here.forwards[ready].sum() > 10, "no late arrival was sent anywhere"
 
 
 @pytest.mark.slow
