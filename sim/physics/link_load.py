@@ -80,14 +80,30 @@ def _any_pair(gang: RowArray, position: int, first: int, size: int, workers: int
 
 
 @kernel
+def _shards_on(gang: RowArray, position: int, shards: int, workers: int) -> tuple[int, int]:
+    """Parameter-server shards on one server of a placement; most beside one of its workers."""
+    here, most, beside, worker = 0, 0, 0, -1
+    for shard in range(shards):
+        host = shard_host(shard, shards, workers)
+        beside = beside + 1 if host == worker else 1  # hosts ascend: a worker's stand together
+        worker = host
+        if gang[host].at == position:
+            here += 1
+            most = max(most, beside)
+    return here, most
+
+
+@kernel
 def local_load(
     row: Any, gang: RowArray, workers: int, position: int, first: int
 ) -> tuple[float, int]:
     """Bytes of the busiest GPU, and message steps, inside one server of a placement.
 
-    Rings count the ring of the members on this server; a parameter server counts what its local
-    workers push into the shards beside them; a mix adds its parts (an upper bound: one GPU need
-    not be the busiest of all three).
+    Rings count the ring of the members on this server. A worker and the shards of a parameter
+    server beside it share the GPU's link, as a server's share its NIC: it carries what the worker
+    pushes into all shards here, its own included, and what the other workers here fetch from its
+    own. So no spread over links of one rate is faster than one server, and a worker a server is as
+    fast. A mix adds its parts (an upper bound: one GPU need not be the busiest of all three).
 
     Args:
         row: TRAFFIC of the job's profile.
@@ -102,11 +118,9 @@ def local_load(
     if row.pattern == RING:
         return ring_bytes(here, row.grad_bytes), 2 * (here - 1)
     if row.pattern == PARAMETER_SERVER:
-        shards, hosted = row.ps_count, 0
-        for shard in range(shards):
-            if gang[shard_host(shard, shards, workers)].at == position:
-                hosted += 1
-        return here * hosted * row.grad_bytes / shards, 2 if hosted > 0 else 0
+        hosted, own = _shards_on(gang, position, row.ps_count, workers)
+        moves = hosted + own * (here - 1)
+        return moves * row.grad_bytes / row.ps_count, 2 if hosted > 0 else 0
     width, depth, copies = mix_shape(row.tensor_width, row.stages, workers)
     tensor, data = _most_alike(gang, first, here, copies, width)
     paired = _any_pair(gang, position, first, copies * width, workers)

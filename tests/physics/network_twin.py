@@ -148,8 +148,10 @@ class NetworkTwin:
             return _ring_bytes(here, grad), 2 * (here - 1)
         if traffic["pattern"][job.profile] == PARAMETER_SERVER:
             shards = int(traffic["ps_count"][job.profile])
-            hosted = sum(shard * gang // shards in workers for shard in range(shards))
-            return here * hosted * grad / shards, 2 if hosted else 0
+            beside = [shard * gang // shards for shard in range(shards)]
+            hosted = sum(map(workers.__contains__, beside))
+            moves = [hosted + beside.count(worker) * (here - 1) for worker in workers]
+            return (max(moves) if hosted else 0) * grad / shards, 2 if hosted else 0
         width, depth, copies = self.shape(job)
         groups = [worker // width for worker in workers]
         rings = [(worker // (copies * width), worker % width) for worker in workers]

@@ -214,7 +214,7 @@ def speeds(catalogue: LabProfiles, topology: Topology, gpus: list[int]) -> dict[
     ("gpus", "table", "servers", "ring"),
     [
         ([0, 2], APART, [-7, -8, -3, -3, -7, -4, -1, -8], [0, 0, 0, 0, 0, 0, 0, 0]),
-        ([0, 1], TOGETHER, [-12, 23, 23, -8, 41, -1, 11, 11], [17, 81, 35, -2, 104, 11, 13, 90]),
+        ([0, 1], TOGETHER, [0, 47, 29, -5, 67, 4, 12, 40], [17, 81, 35, -2, 104, 11, 13, 90]),
     ],
 )
 def test_two_workers_are_as_far_off_the_table_as_the_docs_say(

@@ -27,7 +27,7 @@ from tests.sim.worlds import Job, play, world
 
 M, A, T = 12.0, 5.0, 8.0
 PS = {"pattern": PARAMETER_SERVER, "grad_bytes": M}
-TWO, THREE = PS | {"ps_count": 2}, PS | {"ps_count": 3}
+TWO, THREE, FOUR = (PS | {"ps_count": shards} for shards in (2, 3, 4))
 CHAIN = {"pattern": MIX, "grad_bytes": M, "stages": 4, "activation_bytes": A}
 PIPELINE = CHAIN | {"stages": 2}  # and two copies: workers 0, 1 are stage 0 of them, 2, 3 stage 1
 TENSOR = {"pattern": MIX, "grad_bytes": 0.0, "tensor_width": 2, "tensor_bytes": T}
@@ -88,8 +88,16 @@ def test_flows_by_hand(row, hosts, flows, steps):
     ("row", "hosts", "inside"),
     [
         ({"grad_bytes": M}, (0, 0, 0, 0, 1), [(18.0, 6), (0.0, 0)]),
-        (TWO, (0, 1, 0, 1), [(2 * M, 2), (0.0, 0)]),
+        # Worker 0 pushes M / 2 into its own shard and into worker 2's, which fetches M / 2 of it.
+        (TWO, (0, 1, 0, 1), [(1.5 * M, 2), (0.0, 0)]),
         (TWO, (0, 0, 1, 1), [(M, 2), (M, 2)]),
+        # One shard of four workers: M from worker 0 beside it, three fetch M each.
+        (PS, (0, 0, 0, 0), [(4 * M, 2)]),
+        # A shard a worker: each pushes M / 4 into all four; three fetch M / 4 of its own.
+        (FOUR, (0, 0, 0, 0), [(1.75 * M, 2)]),
+        (FOUR, (0, 1, 2, 3), [(M / 4, 2)] * 4),
+        # Shards 0 to 2 of five are worker 0's: it pushes M, and the other fetches 3 / 5 M.
+        (PS | {"ps_count": 5}, (0, 0), [(8 * M / 5, 2)]),
         (PIPELINE, (0, 1, 0, 1), [(2 * A, 2)] * 2),  # A to the partner and A from it
         (PIPELINE, (0, 0, 1, 1), [(M / 2, 2)] * 2),  # a ring of two
         (TENSOR, (0, 1, 1, 0), [(0.0, 0)] * 2),

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hydra.utils import instantiate
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError, TopologyError
@@ -183,6 +185,22 @@ def test_a_shard_beside_a_lone_worker_uses_the_host():
     network = network_of(topology, traffic)
     seconds = worlds.placement_seconds(network, topology, 0, np.array([0, 4]))
     assert seconds == pytest.approx((10 / 20, 10 / 10))
+
+
+@given(st.integers(1, 8), st.lists(st.integers(0, 5), min_size=2, max_size=6))
+def test_no_spread_of_workers_and_shards_is_faster_than_one_server(shards, hosts):
+    """All links have one rate; four shards of four workers take 1.75 M inside, 1.5 + 0.25 apart."""
+    topology = racks(servers=6, per_rack=6, gpus=6, nic_gbps=10.0, intra_gbps=10.0)
+    row = {"pattern": PARAMETER_SERVER, "ps_count": shards}
+    network = network_of(topology, traffic_of(row))
+
+    def seconds(on: list[int]) -> float:
+        gpus = np.array([6 * server + worker for worker, server in enumerate(on)])
+        return sum(worlds.placement_seconds(network, topology, 0, gpus))
+
+    compact_s, apart_s = seconds([0] * len(hosts)), seconds(list(range(len(hosts))))
+    assert compact_s <= seconds(hosts) * (1 + 1e-12)
+    assert compact_s == pytest.approx(apart_s)
 
 
 def graph_of(upper: list[int], lower: list[int], *sizes: int, **more: bool) -> LinkGraph:
