@@ -217,9 +217,7 @@ def speeds(catalogue: LabProfiles, topology: Topology, gpus: list[int]) -> dict[
         ([0, 1], TOGETHER, [0, 47, 29, -5, 67, 4, 12, 40], [17, 81, 35, -2, 104, 11, 13, 90]),
     ],
 )
-def test_two_workers_are_as_far_off_the_table_as_the_docs_say(
-    catalogue, topology, gpus, table, servers, ring
-):
+def test_so_far_off_the_table_are_two_workers(catalogue, topology, gpus, table, servers, ring):
     found = speeds(catalogue, topology, gpus)
     off = {
         kind: [round(100 * (found[name] / table[name.partition(" ")[0]] - 1))
