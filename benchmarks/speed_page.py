@@ -76,7 +76,7 @@ LINES = (
     Line("`pretrained_alone`, whose network was trained",
          ("decisions/agents, trained network/128", "decisions/agents, trained network/8192"),
          "{:.3f}", "ms", "0.3; 1"),
-    Line("`serve`, 512 GPUs, one core with its client: SJF; agents",
+    Line("`serve`, 512 GPUs, 50 waiting, one core with its client: SJF; agents",
          ("serving/sjf/requests_per_s", "serving/agents/requests_per_s"), "{:.0f}", "requests/s",
          "100"),
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 It writes the parts of the pages between their marks anew; what stands outside is written by hand. A
 key's words are the comment behind it in its yaml file, or above it; what a rule does is the first
-sentence of its class.
+sentence of its class. MkDocs takes its hooks from here, too: CONTRIBUTING.md is a page of the
+site.
 """
 
 import inspect
@@ -191,6 +192,28 @@ def main() -> None:
             print(f"{path}: not current; run `python -m gpuyard.documentation`", file=sys.stderr)
             sys.exit(1)
         path.write_text(new, encoding="utf-8")
+
+
+OUTSIDE = "CONTRIBUTING.md"  # in the site, though not in docs/
+TO_OUTSIDE = re.compile(r"\]\((?:\.\./)+" + re.escape(OUTSIDE))
+OUT_OF_SITE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?!docs/)\w[^)]*\.py\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add what stands outside docs/ (hook of MkDocs)."""
+    from mkdocs.structure.files import File  # of the site alone
+
+    text = (CONF.parent / OUTSIDE).read_text(encoding="utf-8")
+    text = re.sub(r"\]\(docs/", "](", text)
+    text = re.sub(r"\[([^\]]+)\]\((?!https?:|#)[A-Z]+\.md\)", r"\1", text)
+    files.append(File.generated(config, OUTSIDE, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links to the repository lead into the site, or be plain text (hook of MkDocs)."""
+    up = "../" * page.file.src_uri.count("/")
+    return OUT_OF_SITE.sub(r"\1", TO_OUTSIDE.sub(f"]({up}{OUTSIDE}", markdown))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ import re
 import subprocess
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from gpuyard.documentation import OUTSIDE, on_page_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -77,8 +80,15 @@ def test_pages_that_code_names_are_there():
 
 def test_the_site_shows_pages_that_are_there():
     nav = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
-    there = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[2:]}
+    there = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[2:]} | {OUTSIDE}
     assert {name for name in nav - there if (ROOT / "docs" / name).parent.is_dir()} == set()
+
+
+def test_in_the_site_links_to_the_repository_lead_to_pages_of_it():
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="results/speed.md"))
+    text = "[a](../../CONTRIBUTING.md#b), [`c`](../../sim/c.py), [d](../guide.md)"
+    shown = "[a](../CONTRIBUTING.md#b), `c`, [d](../guide.md)"
+    assert on_page_markdown(text, page) == shown
 
 
 def test_every_picture_is_shown_somewhere():
