@@ -16,19 +16,14 @@ from marl.topdrl.codec import (
     NetworkSpec,
     Observation,
     ObservationSpec,
+    Pricing,
     TopDrlError,
+    UntilFree,
     on_cluster,
 )
 from marl.topdrl.env import CompactTeacher
 from marl.topdrl.network import load_picker, read_picker
-from marl.topdrl.proximity import (
-    GPU_NEEDS,
-    GpuScores,
-    best_gpu,
-    head,
-    load_proximity,
-    read_proximity,
-)
+from marl.topdrl.proximity import GpuScores, best_gpu, head, load_proximity, read_proximity
 from sim.decision import WAIT, Decision, Start
 from sim.view import ClusterView
 
@@ -146,9 +141,10 @@ class Proximity:
     the number of GPUs that it was trained for.
     """
 
-    needs = GPU_NEEDS
+    needs = NEEDS
     one_queue = True
     name = "proximity"
+    _until_free: UntilFree | None = None
 
     def __init__(self, *, policy: str | None) -> None:
         """Read the sizes of the policy in folder `policy`.
@@ -165,12 +161,15 @@ class Proximity:
         self._spec = read_proximity(self._folder)
 
     def reset(self, seed: int) -> None:
-        """Nothing is kept and nothing drawn."""
+        """Forget the run; nothing is drawn."""
         del seed
+        self._until_free = None
 
     def decide(self, view: ClusterView) -> Decision:
         """Start the head of the queue and ask again; wait where it does not fit, or by choice."""
-        choosing = head(view, self._spec)
+        if self._until_free is None:
+            self._until_free = UntilFree(Pricing(view))
+        choosing = head(view, self._spec, self._until_free)
         if choosing is None:
             return WAIT
         while not choosing.whole:

@@ -17,7 +17,6 @@ from sim.errors import GpuYardError, check_numbers
 from sim.jobs import ask_of
 from sim.physics.catalogue import GangCatalogue
 from sim.physics.laws import Spread, busy_s, comm_of
-from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.placers.by_room import Closest
 from sim.topology.topology import Topology
@@ -90,13 +89,13 @@ def on_cluster(network: NetworkSpec, topology: Topology) -> NetworkSpec:
 
 
 class Pricing:
-    """Tables of one cluster and one set of gang sizes."""
+    """Tables of one cluster and the gangs of one job table."""
 
-    def __init__(self, *, topology: Topology, belief: Physics, gangs: IntArray) -> None:
-        """`gangs`: the sizes that occur."""
-        self._topology, self._belief = topology, belief
+    def __init__(self, view: ClusterView) -> None:
+        """After what `view` believes."""
+        self._topology, self._belief = topology, belief = view.topology, view.belief
         self._type = belief.server_types(topology)
-        self._best_s = reference_steps_s(np.unique(gangs), topology, belief)
+        self._best_s = reference_steps_s(np.unique(view.jobs.num_gpus), topology, belief)
         self._unit_tflop = self._peak()
 
     def worth(self, profile: IntArray, gang: IntArray) -> FloatArray:
@@ -127,6 +126,29 @@ class Pricing:
         rows = np.flatnonzero(catalogue.gang < self._best_s.shape[1])
         gang = catalogue.gang[rows]
         return float(np.nanmax(catalogue.tflop[rows] / self._best_s[rows, gang] / gang))
+
+
+class UntilFree:
+    """When running jobs are thought to end, at the speed that each is thought to have."""
+
+    def __init__(self, pricing: Pricing) -> None:
+        """Speeds are remembered while a job runs where it is."""
+        self._pricing = pricing
+        self._speeds: dict[tuple[int, bytes], float] = {}  # by job and its GPUs
+
+    def seconds(self, view: ClusterView) -> FloatArray:
+        """(r,) predicted seconds to the end of each of `view.running`."""
+        known, self._speeds = self._speeds, {}
+        for job in view.running.tolist():
+            gpus = view.gpus_of(job)
+            key = job, gpus.tobytes()
+            self._speeds[key] = known.get(key) or self._speed(view, job, gpus)
+        speeds = np.fromiter(self._speeds.values(), dtype=np.float64, count=len(view.running))
+        return np.asarray(view.jobs.predicted_remaining_s[view.running] / speeds)
+
+    def _speed(self, view: ClusterView, job: int, gpus: IntArray) -> float:
+        jobs = view.jobs
+        return self._pricing.speed(int(jobs.profile[job]), int(jobs.num_gpus[job]), gpus)
 
 
 @dataclass(frozen=True)
@@ -203,7 +225,7 @@ class OfSlot(IntEnum):
     """A job of the window: `slots` of an observation."""
 
     PRESENT = 0  # 1: there is a job
-    LEFT = 1  # share of the rows that it is thought to take
+    LEFT = 1  # share of the rows that it is thought to take at full speed
     WIDTH = 2  # its GPUs / GPUs of a block, at most 1
     WAIT = 3  # ln(1 + minutes waited) / 10, at most 1
     WORTH = 4
@@ -253,9 +275,8 @@ class Codec:
         self._spec = observation
         self._shape = network.racks, network.rack_servers, network.server_gpus
         self._cell = _cells_of_gpus(view.topology, self._shape)
-        self._pricing = Pricing(
-            topology=view.topology, belief=view.belief, gangs=view.jobs.num_gpus
-        )
+        self._pricing = Pricing(view)
+        self._until_free = UntilFree(self._pricing)
         grown = observation.row_growth ** np.arange(observation.rows)
         self._row_ends_s = observation.row_s * np.cumsum(grown)
         self._worth = self._pricing.worth(view.jobs.profile, view.jobs.num_gpus)
@@ -296,7 +317,7 @@ class Codec:
         flat[self._cell[up], OfGpu.PRESENT] = 1.0
         held = view.jobs.held[view.running]
         busy = [view.gpus_of(job) for job in view.running.tolist()]
-        left = self._rows(view.jobs.predicted_remaining_s[view.running])
+        left = self._rows(self._until_free.seconds(view))
         at = self._cell[np.concatenate([*busy, NOBODY])]
         flat[at, OfGpu.LEFT] = np.repeat(left, held)
         flat[at, OfGpu.WORTH] = np.repeat(self._worth[view.running], held)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from marl.env import SPEC, write_policy
 from marl.env.scheduling_env import LegalActions
 from marl.env.world import World, draw_window
-from marl.topdrl.codec import Observation, TopDrlError
+from marl.topdrl.codec import NEEDS, Observation, Pricing, TopDrlError, UntilFree
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import FORMAT, load_weights, read_sizes
 from sim.arrays import BoolArray, IntArray
@@ -27,7 +27,7 @@ from sim.errors import check_numbers
 from sim.jobs import JobTable
 from sim.simulator import Simulator
 from sim.topology.topology import Topology
-from sim.view import ClusterView, Signal
+from sim.view import ClusterView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +79,10 @@ class GpuPpoSpec:
         check_numbers("picker.learner", "above 0, at most 1", TopDrlError, gamma=self.gamma)
 
 
-GPU_NEEDS = Signal.PREDICTION
-
-
 class Choosing:
     """One gang being placed: the head of the queue, GPU by GPU."""
 
-    def __init__(self, view: ClusterView, spec: ProximitySpec) -> None:
+    def __init__(self, view: ClusterView, spec: ProximitySpec, until_free: UntilFree) -> None:
         """Nothing is chosen yet; somebody waits.
 
         Raises:
@@ -96,7 +93,7 @@ class Choosing:
                 f"the cluster has {view.topology.num_gpus} GPUs, this policy is for {spec.gpus}; "
                 "train one for this cluster"
             )
-        self._view, self._spec = view, spec
+        self._view, self._spec, self._until_free = view, spec, until_free
         self.job = int(view.queued[0])
         self.gang = int(view.jobs.num_gpus[self.job])
         self.chosen: list[int] = []
@@ -120,23 +117,24 @@ class Choosing:
     def observation(self) -> Observation:
         """`seen` (2 G + 2,): chosen flags, time until each GPU is free, length, request; mask.
 
+        The length is at full speed.
         Idling, the last action, is legal only before the first GPU and while something runs.
         """
         view, spec = self._view, self._spec
         seen = np.zeros(2 * spec.gpus + 2, dtype=np.float32)
         seen[self.chosen] = 1.0
-        for job in view.running.tolist():
-            seen[spec.gpus + view.gpus_of(job)] = self._rows(job)
-        seen[-2] = self._rows(self.job)
+        left_s = self._until_free.seconds(view).tolist()
+        for job, seconds in zip(view.running.tolist(), left_s, strict=True):
+            seen[spec.gpus + view.gpus_of(job)] = self._rows(seconds)
+        seen[-2] = self._rows(float(view.jobs.predicted_remaining_s[self.job]))
         seen[-1] = min(self.gang / spec.most_gang, 1.0)
         mask = np.zeros(spec.gpus + 1, dtype=np.float32)
         mask[:-1] = self.usable
         mask[-1] = not self.chosen and len(view.running) > 0
         return {"seen": seen, "action_mask": mask}
 
-    def _rows(self, job: int) -> float:
-        rows = float(self._view.jobs.predicted_remaining_s[job]) / self._spec.row_s
-        return min(rows, self._spec.most_rows) / self._spec.most_rows
+    def _rows(self, seconds: float) -> float:
+        return min(seconds / self._spec.row_s, self._spec.most_rows) / self._spec.most_rows
 
 
 def compactness(gpus: IntArray, topology: Topology, spec: ProximitySpec) -> float:
@@ -198,7 +196,8 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         if jobs is None:
             jobs = self._make_jobs(draw_window(self._make_jobs, self.np_random, MOST_SEED))
         self._simulator = self._world.simulator(jobs)
-        self._views = self._simulator.views(GPU_NEEDS)
+        self._views = self._simulator.views(NEEDS)
+        self._until_free = UntilFree(Pricing(self._views.view()))
         self._last_s = float(jobs.submit_s[-1])
         self._choosing: Choosing | None = None
         self._wait()
@@ -226,7 +225,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         assert self._simulator is not None and self._choosing is not None
         gpus = np.array(self._choosing.chosen, dtype=np.int64)
         self._simulator.apply(Decision(starts=(Start(self._choosing.job, gpus),), again=True))
-        self._choosing = head(self._views.view(), self._spec)
+        self._choosing = head(self._views.view(), self._spec, self._until_free)
         alive = self._choosing is not None or self._wait()
         return compactness(gpus, self._world.topology, self._spec), alive
 
@@ -234,7 +233,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         """Let time pass until the head of the queue fits; False at the end."""
         assert self._simulator is not None
         while self._simulator.advance():
-            self._choosing = head(self._views.view(), self._spec)
+            self._choosing = head(self._views.view(), self._spec, self._until_free)
             if self._choosing is not None:
                 return True
             self._simulator.apply(WAIT)
@@ -249,11 +248,11 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         return seen
 
 
-def head(view: ClusterView, spec: ProximitySpec) -> Choosing | None:
+def head(view: ClusterView, spec: ProximitySpec, until_free: UntilFree) -> Choosing | None:
     """The first waiting job, if it fits."""
     if len(view.queued) == 0:
         return None
-    choosing = Choosing(view, spec)
+    choosing = Choosing(view, spec, until_free)
     return choosing if choosing.fits else None
 
 

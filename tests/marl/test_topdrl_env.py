@@ -12,7 +12,7 @@ from marl.schedulers.topdrl import Proximity, TopDrl, TopDrlRule, best_action
 from marl.topdrl.codec import TopDrlError, window
 from marl.topdrl.env import PickJobEnv, RewardSpec
 from marl.topdrl.network import build_network, load_picker, save_picker
-from marl.topdrl.proximity import GpuScores, PickGpuEnv, save_proximity
+from marl.topdrl.proximity import GpuScores, PickGpuEnv, best_gpu, save_proximity
 from sim.jobs import JobTable
 from sim.run import Kind
 from sim.simulator import simulate
@@ -237,6 +237,39 @@ def test_training_and_use_see_and_do_the_same(policy):
         assert all(np.array_equal(mine[key], theirs[key]) for key in mine)
 
 
+def mistaken(world, at_s):
+    """A heavy pair of 160 s that is thought to be one of 80 s."""
+    return job(world, at_s, 2, 160, "heavy")._replace(estimate_s=80.0)
+
+
+class RecordingRule(TopDrlRule):
+    """Keeps what it saw."""
+
+    def _act(self, observation):
+        self.seen = [*getattr(self, "seen", []), observation]
+        return super()._act(observation)
+
+
+def test_a_spread_pair_holds_its_gpus_for_as_long_as_it_is_thought_to_take_there():
+    world = york_world(racks=1, servers=3)
+    # Singles leave a GPU of each of two servers at 40, a third one at 50. The pair costs
+    # 2 * 0.025 + 2 * 0.25 + 0.5 = 1.05 there, on one server 0.8: 80 s of work take 105 s.
+    singles = [job(world, 0, 1, length_s) for length_s in (900, 50, 900, 40, 900)]
+    jobs = job_table([*singles, mistaken(world, 1), job(world, 60.5, 1, 9), job(world, 400, 1, 9)])
+    given = {"rows": 200, "row_s": 1.0, "row_growth": 1.0}
+    env = env_of(world, **given)
+    seen, _ = env.reset(options={"jobs": jobs})
+    for _ in range(6):
+        seen, *_ = env.step(0)
+    rule = RecordingRule(least_speed=0.1, observation=vars(observation_of(**given)))
+    told = gantt(play(world.simulator(jobs), rule))["F"]
+    assert told[:2] == pytest.approx((40.0, 40.0 + 160 * 1.05 / 0.8))
+    assert len({gpu // 2 for gpu in told[2]}) == 2
+    left = seen["gpus"].reshape(-1, 3)[list(told[2]), 0]
+    assert (left * 200).tolist() == pytest.approx([85, 85])  # 145 - 60.5 = 84.5 reach into it
+    assert all(np.array_equal(seen[key], rule.seen[6][key]) for key in seen)
+
+
 def run_on(world, scheduler, seed=0):
     return simulate(world.simulator(many_jobs(world)(1)), scheduler, seed, None)
 
@@ -266,15 +299,48 @@ def test_the_rule_waits_for_compact_gpus_and_takes_the_most_valuable_job_first()
     assert told["E"][0] < told["D"][0]
 
 
-def test_proximity_serves_first_come_first_served(tmp_path):
-    world = york_world()
+def save_gpu_order(folder, liked):
+    """A policy that takes the GPU with the highest of these numbers, and never idles."""
     network = GpuScores(PROXIMITY)
     with torch.no_grad():
         for weights in network.parameters():
             weights.zero_()
-        network.scores.bias[:8] = torch.arange(8.0)  # the last GPU first
-        network.scores.bias[8] = -1.0  # never idle
-    save_proximity(tmp_path, network.state_dict(), PROXIMITY)
+        network.scores.bias[:] = torch.tensor([*liked, -1.0])
+    save_proximity(folder, network.state_dict(), PROXIMITY)
+
+
+SYNC_S = 0.13977 * 2**0.5  # of a heavy pair, 20 % more across racks; 0.00448 s of arithmetic
+ACROSS = (0.00448 + 1.2 * SYNC_S) / (0.00448 + SYNC_S) * 1.55 / 0.8  # 2.3: racks cost 0.5 each
+
+
+@pytest.mark.parametrize(("second", "slower"), [(1, 1.0), (2, 1.05 / 0.8), (4, ACROSS)])
+def test_proximity_sees_until_when_a_spread_pair_is_thought_to_run(
+    second: int, slower: float, tmp_path, monkeypatch
+):
+    world, used = york_world(), []
+    jobs = job_table([mistaken(world, 0), job(world, 8, 1, 9), job(world, 999, 1, 9)])
+    env = PickGpuEnv(world=world, spec=PROXIMITY, make_jobs=many_jobs(world))
+    env.reset(options={"jobs": jobs})
+    env.step(0)
+    seen, *_ = env.step(second)
+    held = [0, second]
+    assert seen["seen"][8:16][held].tolist() == pytest.approx([(80 * slower - 8) / 1000] * 2)
+    assert np.count_nonzero(seen["seen"][8:16]) == 2
+    save_gpu_order(tmp_path, [9.0 if gpu in held else 0.0 for gpu in range(8)])
+
+    def recording(network, observation):
+        used.append(observation)
+        return best_gpu(network, observation)
+
+    monkeypatch.setattr("marl.schedulers.topdrl.best_gpu", recording)
+    told = gantt(play(world.simulator(jobs), Proximity(policy=str(tmp_path))))
+    assert told["A"] == (0.0, pytest.approx(160 * slower), tuple(held))
+    assert all(np.array_equal(seen[key], used[2][key]) for key in seen)
+
+
+def test_proximity_serves_first_come_first_served(tmp_path):
+    world = york_world()
+    save_gpu_order(tmp_path, range(8))
     jobs = job_table([job(world, 0, 2, 10), job(world, 0, 4, 10), job(world, 1, 4, 5),
                       job(world, 1, 1, 5)])  # fmt: skip
     told = gantt(play(world.simulator(jobs), Proximity(policy=str(tmp_path))))
