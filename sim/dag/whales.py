@@ -289,7 +289,7 @@ def from_the_end(sea: Sea, whale: Whale) -> Whale:
     """A plan made backwards from a whale's, then moved to the front with its GPUs."""
     plan, times = whale.judged.plan, whale.judged.schedule
     stay = np.zeros(len(plan.gpu), dtype=np.bool_)
-    gpu, turned = gap_plan(
+    gpu, turned = sea.generator(
         sea.mirror, times.finish_s[::-1].copy(), (whale.makespan_s - times.start_s)[::-1].copy(),
         plan.gpu[::-1].copy(), leaves=stay, outlook=sea.flat,
     )  # fmt: skip

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sim.dag.list_scheduling import cpop, heft, peft
+from sim.dag.list_scheduling import cpop, heft, new_lanes, peft, place_all
 from sim.dag.plan import (
     Plan,
+    Schedule,
     gap_correlation,
     lower_bound_s,
     mirrored,
@@ -286,6 +287,28 @@ def test_whales_go_to_the_leader_in_the_end():
     early = [draw_step(0.0, rng) for _ in range(400)]
     assert 0.4 < np.mean([step.to_leader for step in early]) < 0.6
     assert {target_of(step, 2, 0, 4, rng) for step in early if not step.to_leader} == {0, 1, 3}
+
+
+def test_whales_have_every_plan_from_the_generator_they_were_given(drawn):
+    def on_the_first(dag, to_go_s, hope_s, gpu, *, leaves, outlook):  # noqa: ARG001
+        lanes = new_lanes(len(gpu), len(dag.speed))
+        flat = np.zeros((1, len(dag.speed)))
+        place_all(dag, order_of(dag, to_go_s), np.zeros_like(gpu), flat, lanes)
+        return lanes.gpu, Schedule(lanes.start, lanes.finish)
+
+    class OnTheFirst(WorlRtgsSearch):
+        generator, wide = staticmethod(on_the_first), 0.0
+
+    class Keeping(Meter):
+        def judge(self, plan):
+            used.append(set(plan.gpu.tolist()))
+            return super().judge(plan)
+
+    used, rng = [], np.random.default_rng(0)
+    problem = drawn(20, 4, 0)
+    plans = start_plans(problem, 5, seeded=False, rng=rng)
+    OnTheFirst().search(plans, Keeping(problem, 200), rng)
+    assert used[5:] == [{0}] * 195
 
 
 def test_plans_with_wide_memory_go_where_they_fit(drawn):
