@@ -1,6 +1,5 @@
 """Plans for DAGs: every search on every problem, as an experiment of `reproduce.py` asks."""
 
-import hashlib
 import json
 import logging
 import shutil
@@ -20,6 +19,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report
+from gpuyard.reproduction.planned import name_of_all
 from gpuyard.reproduction.runs import PARTS
 from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
@@ -235,7 +235,7 @@ class Bench:
         }
 
     def part(self, cell: Cell, method: str) -> str:
-        """A file name that two runs share if all that decides them is equal."""
+        """As `name_of_all` says: of the cell, the search and the files that they read."""
         node = self._settings.node
         decides = [
             vars(cell), node["families"][cell.family]["source"], node["methods"][method], method,
@@ -243,7 +243,7 @@ class Bench:
             *(node[key] for key in ("seeded", "budget", "starts", "per_server", "least_share",
                                     "kinds")),
         ]  # fmt: skip
-        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:32] + ".json"
+        return name_of_all([json.dumps(decides)])
 
     def _rng(self, *words: str) -> np.random.Generator:
         codes = [crc32(word.encode()) for word in words]

@@ -337,16 +337,20 @@ MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of th
 
 
 def part_name(task: Task) -> str:
-    """A name that two tasks share if their resolved configurations are equal.
-
-    A file that the configuration names (a trace, a policy) counts by its path and content, above
-    16 MiB by its path and size, a folder by its files; the program's own code does not count.
-    """
+    """A name that two tasks share if their resolved configurations are equal (`name_of_all`)."""
     contender = task.contender
     named = (contender.name or "", task.part or "", str(task.window))
-    texts = [task.setting, contender.composition, *named]
-    files = sorted({*_files_named(task.setting), *_files_named(contender.composition)})
-    digest = hashlib.sha256("\n".join([*texts, *files]).encode()).hexdigest()
+    return name_of_all([task.setting, contender.composition], named)
+
+
+def name_of_all(settings: Sequence[str], words: Sequence[str] = ()) -> str:
+    """A file name that two results share if all that decides them is equal.
+
+    A file that a setting (JSON) names (a trace, a policy) counts by its path and content, above
+    16 MiB by its path and size, a folder by its files; the program's own code does not count.
+    """
+    files = sorted({line for setting in settings for line in _files_named(setting)})
+    digest = hashlib.sha256("\n".join([*settings, *words, *files]).encode()).hexdigest()
     return f"{digest[:32]}.json"
 
 

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
+from marl.env.plan_env import PlacementNetwork, save_plan_policy
+from sim.errors import override
 from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +52,42 @@ def test_small_and_again(tmp_path):
     pd.testing.assert_frame_equal(
         pd.read_csv(tmp_path / "comparison.csv").drop(columns="cpu_s"), table.drop(columns="cpu_s")
     )
+
+
+def test_searches_are_run_again_once_a_file_that_they_read_is_another(tmp_path):
+    graphs, policy, run = tmp_path / "graphs", tmp_path / "policy", tmp_path / "run"
+    words = [
+        "experiment=worl_learned", "debug=quick", "reproduce.families.alibaba=null",
+        "reproduce.families.layered=null", "reproduce.families.dnn_partitioning=null",
+        "reproduce.families.random=null", "reproduce.families.pipedream.graphs=[g.txt]",
+        override("reproduce.families.pipedream.source.folder", graphs),
+        *(override(f"reproduce.methods.{each}.checkpoint", policy) for each in LEARNED),
+    ]  # fmt: skip
+    graphs.mkdir()
+    for seed, done_before in ((0, 0), (0, 24), (1, 20)):
+        save_policy(policy, seed)
+        write_graph(graphs / "g.txt", 1.0)
+        done = call(run, *words)
+        assert f"24 runs, {done_before} of them done before" in done.stderr, done.stderr
+    write_graph(graphs / "g.txt", 2.0)
+    assert "24 runs, 0 of them done before" in call(run, *words).stderr
+
+
+LEARNED = ("worl_dqn", "dqn_placer")
+
+
+def save_policy(folder: Path, seed: int) -> None:
+    folder.mkdir(exist_ok=True)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        save_plan_policy(folder, PlacementNetwork(8).state_dict(), 8)
+
+
+def write_graph(path: Path, forward_ms: float) -> None:
+    node = "node{} -- Linear() -- forward_compute_time={}, backward_compute_time=2.0, "
+    node += "activation_size=1000.0, parameter_size=1000.0"
+    lines = [node.format(1, forward_ms), node.format(2, 1.0), "\tnode1 -- node2"]
+    path.write_text("\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(
