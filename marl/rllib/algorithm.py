@@ -5,7 +5,6 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
-import numpy as np
 import torch
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
@@ -25,6 +24,7 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.rllib.array_runner import ELAPSED_S, ArrayEnvRunner
 from marl.rllib.cluster import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN, built, placed
+from marl.training.episodes import stream_seed
 from marl.training.spec import PpoSpec, RayError, RaySpec
 
 ALL = "__all__"
@@ -280,10 +280,10 @@ def _creator(
     def create(context: Any) -> RllibSchedulingEnv:
         copy = next(copies) % ppo.envs_per_runner
         first = seed * 1_000_003 + 1000 * int(context.worker_index) + copy
-        if behind:
-            first = int(np.random.SeedSequence((first, behind)).generate_state(1)[0])
         return RllibSchedulingEnv(
-            make_env(), seed=first, first_cut_frac=(copy + 0.5) / ppo.envs_per_runner
+            make_env(),
+            seed=stream_seed(first, behind),
+            first_cut_frac=(copy + 0.5) / ppo.envs_per_runner,
         )
 
     return create

@@ -30,6 +30,7 @@ from marl.topdrl.codec import NetworkSpec, ObservationSpec
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
 from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySpec
+from marl.training.episodes import stream_seed
 from marl.training.spec import DqnSpec, QSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
@@ -41,7 +42,12 @@ class OwnStream(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
         """`seed` of the first episode; later ones go on with the stream."""
         super().__init__(env)
+        self._first = seed
         self._seed: int | None = seed
+
+    def leave_behind(self, iterations: int) -> None:
+        """Have the next episode be none of those that so many iterations played."""
+        self._seed = stream_seed(self._first, iterations)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -249,7 +249,7 @@ class PickerIteration:
 
 
 class NetworkTrainer:
-    """Wraps an algorithm whose module has its weights in `network`."""
+    """Wraps an algorithm whose module has its weights in `network`, and plays in this process."""
 
     error: type[GpuYardError]  # that says why one cannot go on
 
@@ -279,6 +279,8 @@ class NetworkTrainer:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file
             raise self.error(f"resume={folder}: cannot be read ({error})") from error
+        runner: Any = self._algorithm.env_runner
+        runner.env.unwrapped.call("leave_behind", self.iterations_done)  # of `OwnStream`
 
     def close(self) -> None:
         """Stop what the algorithm started."""

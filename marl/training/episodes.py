@@ -58,6 +58,16 @@ class Windows:
         return self.source.window(self.part, episode)
 
 
+def stream_seed(first: int, behind: int) -> int:
+    """Where a copy of an environment begins: `first`, or elsewhere on a resume.
+
+    `behind`: iterations of the checkpoint, whose episodes would else be played again.
+    """
+    if not behind:
+        return first
+    return int(np.random.SeedSequence((first, behind)).generate_state(1)[0])
+
+
 @dataclass(frozen=True)
 class Episodes:
     """Picklable: remote env runners make their environments from it."""

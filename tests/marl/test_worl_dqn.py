@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv
 
 from marl.env import plan_env
 from marl.env.plan_env import OfPlace, PlanEnv, PlanPolicyError, drawn_goal, new_scratch
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, schedule
+from sim.dag.problem import DagProblem
 from sim.dag.search import Meter, start_plans
 from tests.dag.plan_rules import check_plan
 from tests.marl.trainings import Training
@@ -106,8 +108,16 @@ def test_training_changes_weights_and_goes_on(tmp_path):
         epsilon_first=0.5, epsilon_last=0.1, epsilon_steps=200,
     )  # fmt: skip
 
+    drawn = tmp_path / "drawn"  # a file: Ray copies what it is given
+
+    def draw(rng: np.random.Generator) -> DagProblem:
+        problem = PROBLEMS(rng)
+        with drawn.open("a") as file:
+            file.write(f"{problem.graph.work_s.sum()!r}\n")
+        return problem
+
     def make_env() -> PlanEnv:
-        return PlanEnv(draw=PROBLEMS, gap_weight=0.0)
+        return PlanEnv(draw=draw, gap_weight=0.0)
 
     first, second = (PlanTrainer(make_env=make_env, spec=spec, seed=1) for _ in range(2))
     before = first.weights()
@@ -120,8 +130,30 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     first.close()
     second.restore(tmp_path / "checkpoint")
     assert all(torch.equal(after[key], value) for key, value in second.weights().items())
+    played = set(drawn.read_text().split())
+    drawn.unlink()
     assert second.iterate()[0] > steps
+    assert len(played) > 10 and not played & set(drawn.read_text().split())
     second.close()
+
+
+def test_a_resumed_stream_of_episodes_is_another_one():
+    from marl.rllib.dqn import OwnStream
+
+    def first_seen(behind: int | None) -> list[float]:
+        env = OwnStream(PlanEnv(draw=PROBLEMS, gap_weight=0.0), 3)
+        copies = SyncVectorEnv([lambda: env])
+        copies.reset(seed=9)  # is not heard
+        if behind is not None:
+            copies.call("leave_behind", behind)
+        return env.reset(seed=8)[0].ravel().tolist()
+
+    plain = PlanEnv(draw=PROBLEMS, gap_weight=0.0)
+    fresh = plain.reset(seed=3)[0].ravel().tolist()
+    second = plain.reset()[0].ravel().tolist()
+    assert first_seen(0) == fresh and first_seen(None) == second
+    assert first_seen(1) == first_seen(1)
+    assert len({tuple(each) for each in (fresh, second, first_seen(1), first_seen(2))}) == 4
 
 
 @pytest.mark.slow
