@@ -248,15 +248,31 @@ class Training:
             judged = [row["validation"] for row in rows if row["validation"] is not None]
             self.best = max(judged, default=-math.inf)
 
-    def iterate(self, trainer: PickerTrainer, meter: "Meter") -> None:
-        """Learn until the steps or the time are used up; validates and saves on the way."""
+    def _spent(self, steps: int) -> bool:
+        """After so many decisions, or by now."""
         spec = self.picker.learner
         budget_s = math.inf if spec.time_budget_s is None else spec.time_budget_s
-        last = False
+        return steps >= spec.steps or time.monotonic() - self.began > budget_s
+
+    def _ended_before(self) -> bool:
+        """Whether the resumed run used up its steps or its time; its last policy is judged then."""
+        last = self.rows[-1] if self.resumed is not None and self.rows else None
+        return last is not None and last["validation"] is not None and self._spent(last["steps"])
+
+    def iterate(self, trainer: PickerTrainer, meter: "Meter") -> None:
+        """Learn until the steps or the time are used up; validates and saves on the way.
+
+        A run that ended before it was resumed learns no more.
+        """
+        spec = self.picker.learner
+        last = self._ended_before()
+        if last:
+            write_rows(self.folder, COLUMNS, self.rows)
+            replace_checkpoint(self.folder, trainer.save)
         while not last:
             heed_ctrl_c()
             done = trainer.iterate()
-            last = done.steps >= spec.steps or time.monotonic() - self.began > budget_s
+            last = self._spent(done.steps)
             due = last or done.number % spec.validate_every == 0
             self.record(done, self.validate(trainer.weights()) if due else None)
             if last or done.number % spec.checkpoint_every == 0:

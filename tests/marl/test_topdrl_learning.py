@@ -5,12 +5,19 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hydra import initialize_config_dir
+from rich.progress import Progress
 
+from gpuyard.launch.build import resolve
+from gpuyard.launch.own import composed_of
+from gpuyard.training.topdrl_training import COLUMNS, Meter
+from gpuyard.training.topdrl_training import Training as Run
+from marl.rllib.trainer import PickerIteration
 from marl.topdrl import env
 from marl.topdrl import network as images
 from marl.topdrl.network import build_network, dueling, load_picker
 from tests.marl.topdrl_worlds import env_of, network_of, observation_of, york_world
-from tests.marl.trainings import Training, curve, wait_for
+from tests.marl.trainings import CONF, Training, curve, wait_for
 
 SPEC = env.ImitationSpec(
     episodes=8, epochs=30, minibatch=32, learning_rate=1e-2, least_speed=0.9, random_share=0.2,
@@ -141,6 +148,42 @@ def test_a_run_is_interrupted_and_goes_on(tmp_path):
     assert float(later[0]["validation"]) > 0  # of the imitation, taken over
     load_picker(second / "policy")
     assert (second / "learning_curve.png").stat().st_size > 0
+
+
+class OneStepMore:
+    """Stands for a trainer after two iterations."""
+
+    asked = 0
+
+    def save(self, folder):
+        folder.mkdir()
+
+    def weights(self):
+        return {}
+
+    def iterate(self):
+        self.asked += 1
+        return PickerIteration(2 + self.asked, 200 + 100 * self.asked, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "judged", "more"), [(200, "0.5", 0), (400, "0.5", 2), (200, "", 1)]
+)
+def test_a_run_that_ended_learns_no_more(tmp_path, monkeypatch, steps, judged, more):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first / "checkpoint", first / "policy", second):
+        folder.mkdir(parents=True)
+    rows = f"0,0,,,,0.4,1.0\n1,100,0,0,0,,2.0\n2,200,0,0,0,{judged},3.0\n"
+    (first / "learning_curve.csv").write_text(",".join(COLUMNS) + "\n" + rows)
+    words = [*TINY, f"picker.learner.steps={steps}", f"resume={first}"]
+    with initialize_config_dir(str(CONF), version_base=None):
+        run = Run(resolve(composed_of("train_topdrl", words)), second)
+    monkeypatch.setattr(run, "validate", lambda _: 0.6)
+    trainer = OneStepMore()
+    run.adopt(first, 2)
+    run.iterate(trainer, Meter(Progress(disable=True)))
+    assert trainer.asked == more and len(curve(second)) == 3 + more
+    assert (second / "checkpoint").is_dir()
 
 
 @pytest.mark.ray
