@@ -62,13 +62,13 @@ def _gantt(run: Run, bars: Bars, shown_s: tuple[float, float]) -> Figure:
     }  # fmt: skip
     note = (
         "A bar is a job on GPUs of one server, as high as it has GPUs there; it carries the job's "
-        "id where there is room. Drag to zoom, double-click to go back."
+        "id where there is room."
     )
     data = [*_away(run, unit), _bar_trace(run, bars, unit)]
     if len(data) > 1:
         note += " Grey: the server was away."
     height_px = int(np.clip(140 + 7 * run.topology.num_gpus, LEAST_PX, MOST_PX))
-    return Figure("Jobs by server", data, layout, note, height_px, wide=True)
+    return Figure("Jobs by server", data, layout, note, height_px, wide=True, zoom_told=True)
 
 
 def _part(run: Run) -> list[Figure]:

@@ -3,6 +3,7 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const touch = window.matchMedia("(pointer: coarse)").matches;
+  const BUTTONS = 34; // pixels of a line of buttons
   const NARROW = 600; // pixels; below it legends stand in one column and names are cut
   const drawn = new Set();
 
@@ -36,7 +37,7 @@
   function axis(given, narrow) {
     const line = ink("--line");
     const made = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true,
-      ...given };
+      ...structuredClone(given) }; // Plotly writes into ranges
     if (narrow && given.ticktext) {
       made.ticktext = short(given.ticktext);
     }
@@ -49,7 +50,7 @@
     const layout = {
       margin: { l: narrow ? 44 : 58, r: 14, t: 12, b: 46 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
-      dragmode: touch ? false : "zoom", ...figure.layout,
+      dragmode: touch ? false : "zoom", ...figure.layout, // a finger on it scrolls the page
       font: { color: ink("--text"), size: 12, family: getComputedStyle(document.body).fontFamily },
       hoverlabel: { bgcolor: ink("--card"), bordercolor: ink("--line"),
         font: { color: ink("--text") }, namelength: -1 },
@@ -59,6 +60,10 @@
       if (/^[xy]axis/.test(key)) { layout[key] = axis(figure.layout[key], narrow); }
     }
     let height = figure.height;
+    if (touch) { // the buttons have a line of their own: fingers hide what is below them
+      height += BUTTONS;
+      layout.margin = { ...layout.margin, t: layout.margin.t + BUTTONS };
+    }
     if (layout.showlegend) {
       const names = figure.data.filter((t) => t.showlegend !== false).map((t) => t.name.length);
       const widest = 60 + 7 * Math.max(...names);
@@ -66,7 +71,8 @@
       const room = width - 80 - 6.5 * Math.max(0, ...ticks);
       const lines = Math.ceil(names.length / Math.max(1, Math.floor(room / widest)));
       height += 20 * lines;
-      layout.legend = { orientation: "h", x: 0, y: -56 / (height - 70 - 20 * lines),
+      const plot = height - 70 - 20 * lines - (touch ? BUTTONS : 0);
+      layout.legend = { orientation: "h", x: 0, y: -56 / plot,
         yanchor: "top", font: { size: 11 }, maxheight: 24 * lines + 12 };
     }
     const data = figure.data.map((trace) => (trace.type !== "heatmap" ? trace
@@ -75,15 +81,24 @@
     return { data, layout, height };
   }
 
+  function buttons(id, width) {
+    if (!touch) {
+      return { modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+        displayModeBar: width < NARROW ? false : "hover" };
+    }
+    // Drawn anew it has its first ranges, and a finger on it scrolls the page again.
+    const back = { name: "back", title: "Back", icon: Plotly.Icons.home, click: () => draw(id) };
+    return { displayModeBar: true,
+      modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", back]] };
+  }
+
   async function draw(id) {
     const card = document.getElementById(id);
     if (!card.open) { return; }
     const box = card.querySelector(".figure");
     const { data, layout, height } = themed(figures[id], box.clientWidth);
     box.style.height = height + "px";
-    const config = { responsive: true, displaylogo: false,
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-      displayModeBar: box.clientWidth < NARROW ? false : "hover" };
+    const config = { responsive: true, displaylogo: false, ...buttons(id, box.clientWidth) };
     drawn.add(id);
     await Plotly.react(box, data, layout, config);
     const slider = card.querySelector("input[type=range]");

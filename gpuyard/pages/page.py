@@ -72,6 +72,7 @@ class Figure:
     wide: bool = False  # takes a line of its own on a wide screen
     slider: Slider | None = None  # of the first trace
     opened: bool = True
+    zoom_told: bool = False  # the note ends with how to zoom, by mouse or by finger
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,11 @@ def browser():
 class Opened:
     """A page in the browser, with what it complained of and what it asked the network for."""
 
-    def __init__(self, browser, path: Path, width: int, scheme: str) -> None:
+    def __init__(self, browser, path: Path, width: int, scheme: str, touch: bool) -> None:
         self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
+            viewport={"width": width, "height": 900}, color_scheme=scheme,
+            has_touch=touch, is_mobile=touch,
+        )  # fmt: skip
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []
@@ -73,8 +74,10 @@ class Opened:
 def opened(browser):
     made = []
 
-    def open_page(path: Path, width: int = 1600, scheme: str = "light") -> Opened:
-        made.append(Opened(browser, path, width, scheme))
+    def open_page(
+        path: Path, width: int = 1600, scheme: str = "light", *, touch: bool = False
+    ) -> Opened:
+        made.append(Opened(browser, path, width, scheme, touch))
         return made[-1]
 
     yield open_page
@@ -139,6 +142,26 @@ def test_dragging_zooms_into_the_jobs_and_a_double_click_goes_back(opened, run_p
     found.page.mouse.dblclick(plot["x"] + 0.3 * plot["width"], plot["y"] + 60)
     found.page.wait_for_timeout(600)
     assert found.ask(axis) == pytest.approx(before, rel=0.01)
+    assert found.complaints == []
+
+
+def test_on_a_touch_screen_a_button_zooms_and_another_goes_back(opened, run_page):
+    found = opened(run_page, 400, touch=True)
+    card = found.page.locator("details", has_text="Jobs by server")
+    card.scroll_into_view_if_needed()
+    assert "the house goes back" in card.locator(".note").inner_text()
+    assert "Drag" not in card.locator(".note").inner_text()
+    ranges = "JSON.stringify(['xaxis', 'yaxis'].map((each) => document.querySelectorAll('.figure')"
+    ranges += "[2].layout[each].range))"
+    zoom = card.locator("[data-title='Zoom in']")
+    zoom.wait_for()
+    before = found.ask(ranges)
+    zoom.tap()
+    found.page.wait_for_timeout(300)
+    assert found.ask(ranges) != before
+    card.locator("[data-title='Back']").tap()
+    found.page.wait_for_timeout(300)
+    assert found.ask(ranges) == before
     assert found.complaints == []
 
 
