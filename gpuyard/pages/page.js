@@ -17,21 +17,44 @@
       : [[0, "#e9eef4"], [0.5, "#6aa5da"], [1, "#0b4580"]];
   }
 
-  function halves(name) { // on two lines
-    const ends = [...name.matchAll(/[+,] ?/g)].map((found) => found.index + found[0].length);
-    const far = (at) => Math.abs(at - name.length / 2);
-    const at = ends.reduce((best, each) => (far(each) < far(best) ? each : best), name.length);
-    return `${name.slice(0, at)}<br>${name.slice(at)}`;
+  function signs(name) { // an escaped character counts as one
+    return name.match(/&\w+;|./gu) || [];
   }
 
-  function middle(name) { // left out where it is long; an escaped character counts as one
-    const signs = name.match(/&\w+;|./gu) || [];
-    return signs.length > 18 ? [...signs.slice(0, 9), "…", ...signs.slice(-8)].join("") : name;
+  function middle(name, most) { // left out where it is long
+    const each = signs(name);
+    const half = most / 2;
+    return each.length > most ? [...each.slice(0, half), "…", ...each.slice(1 - half)].join("") : name;
   }
 
-  function short(names) { // those that cutting would make alike stay whole
-    const cut = names.map(middle);
-    return cut.map((t, at) => (cut.indexOf(t) === cut.lastIndexOf(t) ? t : halves(names[at])));
+  function short(names) { // as far as they stay different
+    for (let most = 18; most < 60; most += 6) {
+      const cut = names.map((name) => middle(name, most));
+      if (new Set(cut).size === new Set(names).size) { return cut; }
+    }
+    return names;
+  }
+
+  function wrapped(name, most) { // lines of a long name, which ends them at + , _ or a space
+    const lines = [""];
+    for (const part of name.match(/.+?(?:[+,_ ]+|$)/gu) || []) {
+      const at = lines.length - 1;
+      const fits = lines[at] === "" || signs(lines[at] + part).length <= most;
+      if (fits) { lines[at] += part; } else { lines.push(part); }
+    }
+    return lines;
+  }
+
+  // On a narrow screen a row's whole name stands above its mark: beside it, names would be cut
+  // until they are alike. Returns the height of a row.
+  function nameRows(layout, names, width) {
+    const texts = names.map((name) => wrapped(name, Math.floor((width - 30) / 6.5)));
+    layout.margin = { ...layout.margin, l: 12 };
+    layout.yaxis = { ...layout.yaxis, showticklabels: false };
+    layout.annotations = texts.map((lines, at) => ({ xref: "paper", x: 0, xanchor: "left", y: at,
+      yanchor: "bottom", yshift: 5, showarrow: false, align: "left", font: { size: 11 }, borderpad: 0,
+      text: lines.join("<br>") }));
+    return Math.max(36, 12 + 15 * Math.max(...texts.map((lines) => lines.length)));
   }
 
   function axis(given, narrow) {
@@ -60,6 +83,8 @@
       if (/^[xy]axis/.test(key)) { layout[key] = axis(figure.layout[key], narrow); }
     }
     let height = figure.height;
+    const named = narrow && figure.rows.length > 0;
+    if (named) { height = 110 + figure.rows.length * nameRows(layout, figure.rows, width); }
     if (touch) { // the buttons have a line of their own: fingers hide what is below them
       height += BUTTONS;
       layout.margin = { ...layout.margin, t: layout.margin.t + BUTTONS };
@@ -67,8 +92,9 @@
     if (layout.showlegend) {
       const names = figure.data.filter((t) => t.showlegend !== false).map((t) => t.name.length);
       const widest = 60 + 7 * Math.max(...names);
-      const ticks = (figure.layout.yaxis.ticktext || []).map((t) => Math.min(t.length, narrow ? 18 : 34));
-      const room = width - 80 - 6.5 * Math.max(0, ...ticks);
+      const ticks = named ? [] : figure.layout.yaxis.ticktext || [];
+      const longest = Math.max(0, ...ticks.map((t) => Math.min(t.length, narrow ? 18 : 34)));
+      const room = width - 80 - 6.5 * longest;
       const lines = Math.ceil(names.length / Math.max(1, Math.floor(room / widest)));
       height += 20 * lines;
       const plot = height - 70 - 20 * lines - (touch ? BUTTONS : 0);

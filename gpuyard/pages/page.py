@@ -72,6 +72,7 @@ class Figure:
     wide: bool = False  # takes a line of its own on a wide screen
     slider: Slider | None = None  # of the first trace
     opened: bool = True
+    rows: Sequence[str] = ()  # whole names of y = 0, 1, ..., for screens where ticks are too short
     zoom_told: bool = False  # the note ends with how to zoom, by mouse or by finger
 
 
@@ -210,6 +211,7 @@ def _drawn(figure: Figure) -> Mapping[str, Any]:
         "data": figure.data,
         "layout": figure.layout,
         "height": figure.height_px,
+        "rows": figure.rows,
         "slider": None if slider is None else {"moments": slider.moments, "frames": slider.frames},
     }
 

@@ -338,19 +338,25 @@ def standings_figure(setting: Setting, *, confidence: float, opened: bool = True
         "xaxis": {"title": {"text": f"mean JCT [{unit.name}]"}, "range": [0.0, 1.05 * furthest]},
         "yaxis": {
             "tickvals": list(range(len(found))),
-            "ticktext": [label(_cut(each.scheduler)) for each in found],
+            "ticktext": [label(name) for name in _cut([each.scheduler for each in found])],
             "range": [len(found) - 0.4, -0.6], "zeroline": False,
         },
         "showlegend": True, "hovermode": "closest",
     }  # fmt: skip
     note = f"Bars: {confidence:.0%} intervals." if spread else "One run each, so no intervals."
     height_px = 110 + 26 * max(len(found), 3)
-    return Figure(f"Mean JCT: {setting.title}", data, layout, note, height_px, opened=opened)
+    return Figure(
+        f"Mean JCT: {setting.title}", data, layout, note, height_px, opened=opened,
+        rows=[label(each.scheduler) for each in found],
+    )  # fmt: skip
 
 
-def _cut(name: str) -> str:
-    """The name, its middle left out where it is long: the ends tell relatives apart."""
-    if len(name) <= NAME_LENGTH:
-        return name
+def _cut(names: Sequence[str]) -> list[str]:
+    """The names, their middle left out where they are long, unless that makes some alike."""
     half = NAME_LENGTH // 2
-    return f"{name[:half]}…{name[1 - half :]}"
+    cut = [
+        name if len(name) <= NAME_LENGTH else f"{name[:half]}…{name[1 - half :]}" for name in names
+    ]
+    return [
+        short if cut.count(short) == 1 else name for name, short in zip(names, cut, strict=True)
+    ]

@@ -2,11 +2,15 @@
 
 import os
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from gpuyard.pages.comparison_page import write_comparison_page
+from sim.files import ComparisonRow
 from tests.forking import run_program
+from tests.pages.conftest import labels
 
 pytestmark = pytest.mark.browser
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -143,6 +147,25 @@ def test_dragging_zooms_into_the_jobs_and_a_double_click_goes_back(opened, run_p
     found.page.wait_for_timeout(600)
     assert found.ask(axis) == pytest.approx(before, rel=0.01)
     assert found.complaints == []
+
+
+def test_on_a_narrow_screen_whole_names_stand_apart(opened, record, tmp_path):
+    ends = ("steal", "least_loaded", "own_then_least_loaded")
+    names = [f"{order}+consolidated+selective{limit}+{end}" for order in ("sjf", "smallest_gang")
+             for limit in (1.2, 1.4) for end in ends]  # fmt: skip
+    rows = [ComparisonRow(labels(name), {"jct_mean_s": 3600.0 + at})
+            for at, name in enumerate(names)]  # fmt: skip
+    page = write_comparison_page(tmp_path, rows, record, ours=None, confidence=0.95)
+    found = opened(page, 400)
+    shown = found.page.locator(".figure .annotation-text")
+    assert [text.replace("\n", "") for text in shown.all_text_contents()] == names
+    found.page.locator(".figure").scroll_into_view_if_needed()
+    boxes = [shown.nth(at).bounding_box() for at in range(len(names))]
+    for above, below in pairwise(boxes):
+        assert above["y"] + above["height"] <= below["y"]
+    assert max(box["x"] + box["width"] for box in boxes) <= 390
+    wide = opened(page).page.locator(".figure .ytick text")
+    assert len(set(wide.all_text_contents())) == len(names)
 
 
 def test_on_a_touch_screen_a_button_zooms_and_another_goes_back(opened, run_page):
