@@ -118,10 +118,17 @@
       modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", back]] };
   }
 
+  function tellMissing(box) { // a page of a sweep, away from the script that its pages share
+    box.style.height = "auto";
+    box.textContent = "No figure: plotly.min.js is missing. The pages of a sweep share that file, "
+      + "so this one must stay in the folder of its sweep.";
+  }
+
   async function draw(id) {
     const card = document.getElementById(id);
     if (!card.open) { return; }
     const box = card.querySelector(".figure");
+    if (typeof Plotly === "undefined") { tellMissing(box); return; }
     const { data, layout, height } = themed(figures[id], box.clientWidth);
     box.style.height = height + "px";
     const config = { responsive: true, displaylogo: false, ...buttons(id, box.clientWidth) };
@@ -136,7 +143,8 @@
     const card = document.getElementById(id);
     const at = Number(slider.value);
     card.querySelector("output").textContent = moments[at];
-    return Plotly.restyle(card.querySelector(".figure"), { z: [frames[at]] }, [0]);
+    if (!drawn.has(id) || typeof Plotly === "undefined") { return; } // drawing asks for it again
+    Plotly.restyle(card.querySelector(".figure"), { z: [frames[at]] }, [0]);
   }
 
   function value(row, column) {
@@ -162,20 +170,48 @@
     table.tBodies[0].append(...rows);
   }
 
+  // Nothing below moves when a figure is drawn: a link leads to its place, seen or not.
+  function keepPlaces() {
+    const boxes = Object.keys(figures).map((id) => {
+      const box = document.querySelector(`#${id}[open] .figure`);
+      return [id, box, box === null ? 0 : box.clientWidth];
+    });
+    for (const [id, box, width] of boxes) {
+      if (box !== null) { box.style.height = themed(figures[id], width).height + "px"; }
+    }
+  }
+
+  // Drawing costs more than all else, so a card is drawn when it comes near the screen: those on
+  // it first, and after each the browser may paint and listen. It tells when the first are there.
+  const watcher = new IntersectionObserver(async (entries) => {
+    const near = entries.filter((each) => each.isIntersecting);
+    const seen = (each) => each.boundingClientRect.top < window.innerHeight
+      && each.boundingClientRect.bottom > 0;
+    for (const some of [near.filter(seen), near.filter((each) => !seen(each))]) {
+      for (const { target } of some) {
+        if (drawn.has(target.id)) { continue; }
+        await draw(target.id);
+        await new Promise((go) => { setTimeout(go); });
+      }
+      document.documentElement.dataset.drawnMs ||= String(Math.round(performance.now()));
+    }
+  }, { rootMargin: "60% 0px" });
+
   for (const button of document.querySelectorAll("th button")) {
     button.addEventListener("click", () => sort(button.parentElement));
   }
   for (const id of Object.keys(figures)) {
     const card = document.getElementById(id);
-    card.addEventListener("toggle", () => { if (!drawn.has(id)) { draw(id); } });
+    card.addEventListener("toggle", () => { watcher.unobserve(card); watcher.observe(card); });
     const slider = card.querySelector("input[type=range]");
     if (slider) { slider.addEventListener("input", () => slide(id, slider)); }
   }
   const redraw = () => { for (const id of drawn) { draw(id); } };
   dark.addEventListener("change", redraw);
   window.matchMedia("(max-width: 640px)").addEventListener("change", redraw);
-  (async () => {
-    for (const id of Object.keys(figures)) { await draw(id); }
-    document.documentElement.dataset.drawnMs = String(Math.round(performance.now()));
-  })();
+  window.addEventListener("beforeprint", () => { // without a wait: paper shows what is there now
+    for (const id of Object.keys(figures)) { if (!drawn.has(id)) { draw(id); } }
+  });
+  keepPlaces();
+  for (const id of Object.keys(figures)) { watcher.observe(document.getElementById(id)); }
 })();
