@@ -1,5 +1,7 @@
 """Figure of a page: who was on which server when; of large runs the use of servers as well."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,7 +9,7 @@ import numpy as np
 
 from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
-from sim.files import TimeUnit, axis_unit_for
+from sim.files import DAYS, HOURS, MINUTES, SECONDS, TimeUnit, axis_unit_for
 from sim.report.figures import JOB_COLOURS
 from sim.report.gpu_use import busy_frac_by_server, tenancy_of
 from sim.report.run_tables import server_names
@@ -21,6 +23,7 @@ USE_ROWS, USE_BINS = 200, 400  # of those shares
 MOST_TICKS = 40  # servers that are named on the axis
 BAR_TEXT, AWAY = "#20262E", "#8A94A0"
 LEAST_PX, MOST_PX = 260, 900
+UNITS = (DAYS, HOURS, MINUTES, SECONDS)
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ def _part(run: Run) -> list[Figure]:
             few = Bars(**{name: column[inside] for name, column in vars(bars).items()})
             figure = _gantt(run, few, (low_s, high_s))
             unit = axis_unit_for(span_s(run)[1] - origin_s)
-            low, high = ((time_s - origin_s) / unit.length_s for time_s in (low_s, high_s))
-            title = f"Jobs by server around the longest queue: {low:.4g} to {high:.4g} {unit.name}"
+            span = span_text(low_s - origin_s, high_s - origin_s, unit)
+            title = f"Jobs by server around the longest queue: {span}"
             note = f"A part of the run with {starts} starts of jobs. {figure.note}"
             return [replace(figure, title=title, note=note, opened=False)]
     return []
@@ -141,10 +144,8 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
     ]
     length = (bars.end_s - bars.start_s) / unit.length_s
     base = (bars.start_s - origin_s) / unit.length_s
-    spans = [
-        f"{low:.4g} to {high:.4g} {unit.name}"
-        for low, high in zip(base.tolist(), (base + length).tolist(), strict=True)
-    ]
+    ends_s = (bars.start_s - origin_s).tolist(), (bars.end_s - origin_s).tolist()
+    spans = [span_text(*each, unit, parts=20) for each in zip(*ends_s, strict=True)]
     return {
         "type": "bar", "orientation": "h", "base": numbers(base), "x": numbers(length),
         "y": numbers(middle), "width": numbers(height),
@@ -188,6 +189,35 @@ def _away(run: Run, unit: TimeUnit) -> list[dict[str, Any]]:
         "hovertext": [f"server {label(names[at])} away" for at in server.tolist()],
         "hovertemplate": "%{hovertext}<extra></extra>",
     }]  # fmt: skip
+
+
+def span_text(low_s: float, high_s: float, largest: TimeUnit, *, parts: int = 1) -> str:
+    """A stretch of time as people write it, like `1 h 18 min to 1 h 44 min`.
+
+    It is exact to the `parts`-th part of its length, or better.
+    """
+    exact_s = (high_s - low_s) / parts
+    units = [each for each in UNITS if each.length_s <= largest.length_s]
+    enough = (at for at, each in enumerate(units) if each.length_s <= exact_s)
+    units = units[: next(enough, len(units) - 1) + 1]
+    digits = 0 if exact_s >= 1.0 else min(3, math.ceil(-math.log10(max(exact_s, 1e-3))))
+    low, high = (_amounts(time_s, units, digits) for time_s in (low_s, high_s))
+    if len(low) == 1 and (low[0][0] == 0.0 or (len(high) == 1 and low[0][1] == high[0][1])):
+        low = [(low[0][0], "")]  # the unit comes at the end
+    first, last = (" ".join(f"{n:.6g} {name}".strip() for n, name in each) for each in (low, high))
+    return f"{first} to {last}"
+
+
+def _amounts(time_s: float, units: Sequence[TimeUnit], digits: int) -> list[tuple[float, str]]:
+    """How many of each unit, those of which there is none left out."""
+    *larger, smallest = units
+    left_s = round(time_s / smallest.length_s, digits) * smallest.length_s
+    found = []
+    for unit in larger:
+        count, left_s = divmod(left_s, unit.length_s)
+        found.append((count, unit.name))
+    found.append((round(left_s / smallest.length_s, digits), smallest.name))
+    return [each for each in found if each[0]] or found[-1:]
 
 
 def _time_axis(unit: TimeUnit) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpuyard.pages.gantt import gantt_figures
+from gpuyard.pages.gantt import gantt_figures, span_text
 from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, label, percents
 from gpuyard.pages.sections import HOUR_S, jct_figure, looks, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
@@ -145,8 +145,8 @@ def tree_figure(run: Run) -> Figure:
     unit = axis_unit_for(end_s - start_s)
     lines, by_rack = _lines(topology)
     frames, hovers = _frames(run, lines)
-    edges = np.linspace(0.0, (end_s - start_s) / unit.length_s, MOMENTS + 1).tolist()
-    moments = [f"{low:.3g} to {high:.3g} {unit.name}" for low, high in pairwise(edges)]
+    edges_s = np.linspace(0.0, end_s - start_s, MOMENTS + 1).tolist()
+    moments = [span_text(low_s, high_s, unit) for low_s, high_s in pairwise(edges_s)]
     data = [{
         "type": "heatmap", "z": frames[0], "text": hovers, "zmin": 0, "zmax": 100, "xgap": 2,
         "ygap": 2, "hoverongaps": False, "colorbar": {"ticksuffix": " %", "thickness": 12},

@@ -245,7 +245,7 @@ def use_figure(
         data += [common | use, common | queue]
     layout = {
         "xaxis": {"title": {"text": f"time since the first submission [{unit.name}]"},
-                  "anchor": "y2"},
+                  "anchor": "y2", "unifiedhovertitle": {"text": f"%{{x:.4~g}} {unit.name}"}},
         "yaxis": {"domain": [0.56, 1.0], "range": [0, 102], "ticksuffix": " %",
                   "title": {"text": "busy GPUs"}},
         "yaxis2": {"domain": [0.0, 0.44], "rangemode": "tozero", "title": {"text": "waiting jobs"}},

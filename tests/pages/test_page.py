@@ -12,13 +12,13 @@ import pytest
 
 from gpuyard.evaluation.again import Again, seen_again
 from gpuyard.pages.comparison_page import curve_of_checkpoint, sweep_sections
-from gpuyard.pages.gantt import bars_of, gantt_figures
+from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.run_page import tree_figure
 from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, looks, table_of_rows
 from gpuyard.pages.sections import text_cell as cell_of
 from sim.errors import GpuYardError
-from sim.files import ComparisonRow
+from sim.files import DAYS, MINUTES, ComparisonRow
 from sim.report.summary import summarise
 from sim.run import Kind, Run
 from tests.pages.conftest import MARKUP, in_turn, labels
@@ -135,6 +135,18 @@ def test_the_tree_has_a_cell_a_server_and_starts_where_it_is_busiest(run):
     use = np.array(frames, dtype=float).mean(axis=(1, 2))
     assert figure.slider.start == int(np.argmax(use))
     assert figure.data[0]["text"][1][0] == "rack 1: server 2, 4 GPUs"
+
+
+@pytest.mark.parametrize(("low_s", "high_s", "parts", "text"), [
+    (0.0, 50.0, 1, "0 to 50 s"), (50.0, 100.0, 1, "50 s to 1 min 40 s"),
+    (0.0, 1566.0, 1, "0 to 26 min"), (4698.0, 6264.0, 1, "1 h 18 min to 1 h 44 min"),
+    (6000.0, 7199.9, 1, "1 h 40 min to 2 h"), (3600.0, 36_000.0, 1, "1 to 10 h"),
+    (864_000.0, 864_300.0, 20, "10 d to 10 d 5 min"), (1.0, 1.3, 1, "1 to 1.3 s"),
+    (0.0, 0.0, 1, "0 to 0 s"),
+])  # fmt: skip
+def test_stretches_of_time_are_told_as_people_write_them(low_s, high_s, parts, text):
+    assert span_text(low_s, high_s, DAYS, parts=parts) == text
+    assert span_text(600.0, 7800.0, MINUTES) == "10 to 130 min"  # as the axis has it
 
 
 def test_a_server_that_is_away_has_no_colour(hand):
