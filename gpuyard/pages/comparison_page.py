@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,8 @@ from gpuyard.pages.page import (
 )
 from gpuyard.pages.sections import (
     BEST_OF_ROLES,
+    DASHES,
+    SYMBOLS,
     Look,
     comparison_tables,
     csv_table,
@@ -90,23 +92,22 @@ def write_comparison_page(
     """
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     times, lines = jct_s or {}, timelines or {}
-    look = looks(list(dict.fromkeys([*times, *lines])))
+    line_look = looks(list(dict.fromkeys([*times, *lines])))
     opened = 0 if first else OPENED
     tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
     shown = opened if figures_opened is None else figures_opened
-    means = _standings(settings, confidence, shown)
-    drawn = [jct_figure(times, look), use_figure(lines, look, of=timelines_of)]
-    found: list[Table | Figure | None] = [
-        *first,
-        *([*drawn, *means, *tables] if first else [*tables, *means, *drawn]),
-        *more,
-    ]
+    two = jct_figure(times, line_look), use_figure(lines, line_look, of=timelines_of)
+    drawn: Sequence[Table | Figure] = [each for each in two if each is not None]
+    look = _looks_of(settings, [*drawn, *first, *more])
+    means = _standings(settings, look, confidence, shown)
+    first, drawn, more = (_coloured(part, look) for part in (first, drawn, more))
+    compared = [*drawn, *means, *tables] if first else [*tables, *means, *drawn]
     page = Page(
         title=_title(settings, record),
         subtitle=_subtitle(settings, rows),
         facts=facts_of(record, seeds=[row.labels.seed for row in rows]),
         assumed=(*record.assumed, *_shared_physics(rows)),
-        sections=tuple(section for section in found if section is not None),
+        sections=(*first, *compared, *more),
     )
     return write_page(folder, page)
 
@@ -213,9 +214,71 @@ def curve_of_checkpoint(checkpoint: object) -> list[Figure]:
     return curve_of(Path(str(checkpoint)).parent, f"The training of {Path(str(checkpoint))}.")
 
 
-def _standings(settings: Sequence[Setting], confidence: float, opened: int) -> list[Figure]:
+ENDS = (", ", " (", " [")  # what follows the scheduler in the name of a line
+
+
+def _looks_of(settings: Iterable[Setting], sections: Iterable[Table | Figure]) -> dict[str, Look]:
+    """Scheduler -> its look in all figures of the page; those that have lines come first.
+
+    What was swept stands in brackets behind a name, and changes no colour.
+    """
+    names = [each.scheduler for setting in settings for each in setting.standings]
+    plain = {name: name.partition(" [")[0] for name in names}
+    figures = [section for section in sections if isinstance(section, Figure)]
+    lines = (_whose(trace, plain.values()) for figure in figures for trace in figure.data)
+    found = looks(list(dict.fromkeys([*filter(None, lines), *plain.values()])))
+    return {**found, **{name: found[short] for name, short in plain.items()}}
+
+
+def _whose(trace: Mapping[str, Any], schedulers: Iterable[str]) -> str | None:
+    """The scheduler that a line is named by, such as `sjf, load 0.9` or `sjf (3 of 5 windows)`."""
+    name = trace.get("name") or trace.get("legendgroup", "")
+    begins = [
+        each for each in schedulers
+        if name == label(each) or name.startswith(tuple(f"{label(each)}{end}" for end in ENDS))
+    ]  # fmt: skip
+    return max(begins, key=len, default=None)
+
+
+def _coloured(sections: Iterable[Table | Figure], look: Mapping[str, Look]) -> list[Table | Figure]:
+    """Every line of a figure in its scheduler's colour; several of one differ in strokes."""
+    found: list[Table | Figure] = []
+    for each in sections:
+        names: dict[str, list[str]] = {}
+        data = [_recoloured(trace, look, names) for trace in getattr(each, "data", [])]
+        found.append(replace(each, data=data) if isinstance(each, Figure) else each)
+    return found
+
+
+def _recoloured(
+    trace: dict[str, Any], look: Mapping[str, Look], names: dict[str, list[str]]
+) -> dict[str, Any]:
+    scheduler = _whose(trace, look)
+    if scheduler is None:
+        return trace
+    colour, mine = look[scheduler]["color"], names.setdefault(scheduler.partition(" [")[0], [])
+    name = trace.get("name") or trace["legendgroup"]
+    if name not in mine:
+        mine.append(name)
+    made = {
+        key: {**value, "color": colour} if isinstance(value, dict) and "color" in value else value
+        for key, value in trace.items()
+    }
+    if "fillcolor" in made:
+        made["fillcolor"] = colour
+    if "dash" in made.get("line", {}):
+        stroke = DASHES.index(look[scheduler]["dash"]) + mine.index(name)
+        made["line"]["dash"] = DASHES[stroke % len(DASHES)]
+    elif made.get("mode") == "markers":
+        made["marker"]["symbol"] = SYMBOLS[mine.index(name) % len(SYMBOLS)]
+    return made
+
+
+def _standings(
+    settings: Sequence[Setting], look: Mapping[str, Look], confidence: float, opened: int
+) -> list[Figure]:
     figures = [
-        standings_figure(setting, confidence=confidence, opened=at < opened)
+        standings_figure(setting, look, confidence=confidence, opened=at < opened)
         for at, setting in enumerate(settings[:MOST_FIGURES])
         if any("jct_mean_s" in each.intervals for each in setting.standings)
     ]

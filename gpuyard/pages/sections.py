@@ -139,12 +139,13 @@ def text_cell(text: str) -> Cell:
 
 # Of medium lightness, so that each stands out from a white and from a dark ground.
 COLOURS = ("#2E86DE", "#E0662B", "#1E9E6B", "#C154A8", "#B8860B", "#8B6BE8", "#D64550", "#7C8794")
-DASHES = ("solid", "dash", "dot", "dashdot")
-ROLE_COLOURS = {
-    "ours": COLOURS[1], "composite": COLOURS[0], "published": COLOURS[2],
-    "linear_score": COLOURS[3], "global_queue": COLOURS[5], "reference": COLOURS[7],
-    "ablation": COLOURS[4],
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
+ROLE_SYMBOLS = {
+    "ours": "star", "composite": "circle", "published": "square", "linear_score": "triangle-up",
+    "global_queue": "diamond", "reference": "x", "ablation": "cross",
 }  # fmt: skip
+GREY = COLOURS[-1]
 MOST_POINTS = 400  # of one curve
 MOST_CURVES = 24
 NAME_LENGTH = 34  # longer names are cut on an axis; the hover text has all of it
@@ -308,8 +309,10 @@ def playing_figure(curve: Sequence[tuple[int, float]], *, source: str = "") -> F
     return Figure("Learning curve", data, layout, f"{note} {source}".strip())
 
 
-def standings_figure(setting: Setting, *, confidence: float, opened: bool = True) -> Figure:
-    """Mean JCT of each scheduler with its interval, the best at the top, a colour a role."""
+def standings_figure(
+    setting: Setting, look: Mapping[str, Look], *, confidence: float, opened: bool = True
+) -> Figure:
+    """Mean JCT of each scheduler with its interval, the best at the top, a symbol a role."""
     found = [each for each in setting.standings if "jct_mean_s" in each.intervals]
     intervals = [each.intervals["jct_mean_s"] for each in found]
     unit = unit_for(interval.centre for interval in intervals)
@@ -318,21 +321,27 @@ def standings_figure(setting: Setting, *, confidence: float, opened: bool = True
         for name in ("centre", "low", "high")
     )
     spread = bool(np.isfinite(low).any())
-    data = []
+    data: list[dict[str, Any]] = []
     for role in dict.fromkeys(each.role for each in found):
         mine = [at for at, each in enumerate(found) if each.role == role]
         data.append({
             "type": "scatter", "mode": "markers", "name": label(role), "y": mine,
-            "x": numbers(centre[mine]), "marker": {"size": 9, "color": ROLE_COLOURS[role]},
+            "legendgroup": label(role), "showlegend": False, "x": numbers(centre[mine]),
+            "marker": {"size": 9, "symbol": ROLE_SYMBOLS[role],
+                       "color": [look[found[at].scheduler]["color"] for at in mine]},
             "error_x": {
                 "type": "data", "symmetric": False, "visible": spread,
                 "array": numbers(np.nan_to_num(high - centre)[mine]),
                 "arrayminus": numbers(np.nan_to_num(centre - low)[mine]),
-                "thickness": 1.5, "width": 4, "color": ROLE_COLOURS[role],
+                "thickness": 1.5, "width": 4, "color": GREY,
             },
             "customdata": [label(found[at].scheduler) for at in mine],
             "hovertemplate": f"%{{customdata}}<br>%{{x:.4g}} {unit.name}",
         })  # fmt: skip
+    data += [{  # in a legend a mark has no scheduler's colour
+        "type": "scatter", "mode": "markers", "name": each["name"], "x": [None], "y": [None],
+        "legendgroup": each["name"], "marker": {**each["marker"], "color": GREY},
+    } for each in data]  # fmt: skip
     furthest = float(np.nanmax([*centre, *high])) if found else 1.0
     layout = {
         "xaxis": {"title": {"text": f"mean JCT [{unit.name}]"}, "range": [0.0, 1.05 * furthest]},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpuyard.evaluation.again import Again, seen_again
-from gpuyard.pages.comparison_page import curve_of_checkpoint, sweep_sections
+from gpuyard.pages.comparison_page import _coloured, _looks_of, curve_of_checkpoint, sweep_sections
 from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.run_page import tree_figure
@@ -19,6 +19,7 @@ from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, looks, ta
 from gpuyard.pages.sections import text_cell as cell_of
 from sim.errors import GpuYardError
 from sim.files import DAYS, MINUTES, ComparisonRow
+from sim.report.standings import standings
 from sim.report.summary import summarise
 from sim.run import Kind, Run
 from tests.pages.conftest import MARKUP, in_turn, labels
@@ -171,12 +172,14 @@ def test_a_table_says_what_it_leaves_out_and_sorts_by_numbers():
     assert len(rendered(page)) < MIB / 10  # without a figure it carries no Plotly
 
 
-def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
+def test_a_comparison_has_intervals_and_symbols_by_role(comparison_page):
     page = Elements(comparison_page)
     assert "Evaluate: 3 schedulers" in page.texts
     assert sum("±" in text for text in page.texts) >= 3
     figure = next(f for f in page.figures().values() if "error_x" in f["data"][0])
-    assert [trace["name"] for trace in figure["data"]] == ["ours", "composite", "published"]
+    roles = [trace["name"] for trace in figure["data"]]
+    assert roles == 2 * ["ours", "composite", "published"]  # marks, then their legend
+    assert len({trace["marker"]["symbol"] for trace in figure["data"]}) == 3
     assert min(figure["data"][0]["error_x"]["array"]) > 0
     headings = re.findall(r"<summary><h2>(.*?)</h2>", comparison_page.read_text(encoding="utf-8"))
     views = ["Jobs by server", "Why jobs waited", "The cluster over time"]
@@ -185,6 +188,34 @@ def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
     assert " over " not in "".join(headings[:-6])  # it is no sweep
     folded = re.findall(r"<details [^>]*?(open)?>", comparison_page.read_text(encoding="utf-8"))
     assert folded[-6:] == ["open"] * 3 + [""] * 3
+
+
+@pytest.mark.parametrize("name", ["comparison_page", "sweep_page", "reproduction_page"])
+def test_a_scheduler_has_one_colour_on_a_page_and_no_other_has_it(request, name):
+    colours: dict[str, set[str]] = {}
+    for figure in Elements(request.getfixturevalue(name)).figures().values():
+        for trace in figure["data"]:
+            marks = trace.get("marker", {}).get("color")
+            if isinstance(marks, list) and "customdata" in trace and "error_x" in trace:
+                for each, colour in zip(trace["customdata"], marks, strict=True):
+                    colours.setdefault(each, set()).add(colour)
+            elif "color" in trace.get("line", {}) and "name" in trace:
+                colours.setdefault(trace["name"], set()).add(trace["line"]["color"])
+    assert len(colours) >= 2
+    assert {len(each) for each in colours.values()} == {1}
+    assert len(set().union(*colours.values())) == len(colours)
+
+
+def test_lines_of_one_scheduler_differ_in_strokes():
+    rows = [
+        ComparisonRow(labels(name, load=load, agents=agents), {"jct_mean_s": 60.0 * agents})
+        for load in (0.5, 0.9) for agents in (1, 4) for name in ("sjf", "fifo")
+    ]  # fmt: skip
+    first = sweep_sections(rows, confidence=0.95)
+    look = _looks_of(standings(rows, ours=None, confidence=0.95), first)
+    lines = [trace["line"] for trace in _coloured(first, look)[1].data]
+    assert len({(line["color"], line["dash"]) for line in lines}) == len(lines) == 4
+    assert len({line["color"] for line in lines}) == 2
 
 
 def test_a_run_is_not_drawn_where_it_fails_differs_or_takes_too_long(run, caplog):
