@@ -70,7 +70,7 @@ def _gantt(run: Run, bars: Bars, shown_s: tuple[float, float]) -> Figure:
     data = [*_away(run, unit), _bar_trace(run, bars, unit)]
     if len(data) > 1:
         note += " Grey: the server was away."
-    height_px = int(np.clip(140 + 7 * run.topology.num_gpus, LEAST_PX, MOST_PX))
+    height_px = int(np.clip(140 + 10 * run.topology.num_gpus, LEAST_PX, MOST_PX))
     return Figure("Jobs by server", data, layout, note, height_px, wide=True, zoom_told=True)
 
 

@@ -252,6 +252,26 @@ def test_a_bar_tells_its_job_as_text(opened, run_page):
     assert "<b>bold</b><script>" in (hover.text_content() or "")
 
 
+def test_bars_of_one_gpu_carry_their_ids_where_they_fit(opened, hand, record, tmp_path):
+    hours = 3600.0
+    jobs = [hand.Job(at * hours, hours, ((at * hours, at * hours + length * hours, [at]),))
+            for at, length in enumerate((48, 48, 0.2, 48))]  # fmt: skip
+    run = hand.build_run(jobs, servers=2, gpus_per_server=16, partitions=1)
+    found = opened(write_page(tmp_path, page_of_run(run, summarise(run), record)))
+    card = found.page.locator("details", has_text="Jobs by server")
+    card.scroll_into_view_if_needed()
+    bars = card.locator(".bars .point path")
+    bars.first.wait_for(state="attached")
+    assert 9 < bars.first.bounding_box()["height"] < 16
+    ids = card.locator(".bartext:visible")
+    assert ids.all_text_contents() == ["job-0", "job-1", "job-3"]
+    for at in range(3):
+        text, bar = ids.nth(at).bounding_box(), bars.nth(at + at // 2).bounding_box()
+        middles = [each["y"] + each["height"] / 2 for each in (text, bar)]
+        assert middles[0] == pytest.approx(middles[1], abs=2.0)
+        assert text["height"] <= bar["height"] + 3  # with what letters below the line need
+
+
 def test_the_slider_moves_the_heat_map(opened, run_page):
     found = opened(run_page)
     shown = "JSON.stringify(document.querySelectorAll('.figure')[3].data[0].z)"
