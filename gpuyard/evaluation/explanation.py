@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.files import csv_text, write_atomically
+from sim.report.waits import NO_ROOM
 
 EXPLAIN_FILES = ("explain.json", "explain.csv")
 HOUR_S = 3600.0
@@ -22,7 +23,7 @@ class Reason(StrEnum):
     BEHIND = "behind others in the queue"
     NO_GPUS = "no GPUs free"
     FRAGMENTS = "fragments"
-    ROOM = "no cores, memory or GPUs of its type"
+    ROOM = NO_ROOM
     COMPACT = "waits for a compact place"
     RESERVATION = "behind a reservation"
     CAP = "larger than its partition"

@@ -11,12 +11,13 @@ from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, labe
 from gpuyard.pages.sections import HOUR_S, jct_figure, looks, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
 from sim.files import axis_unit_for, physics_words
-from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server, waits_of
+from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server
 from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS, Record
 from sim.report.run_tables import server_names
 from sim.report.summary import LEFT_KEYS
 from sim.report.timeline import span_s, timeline_of
+from sim.report.waits import MOST_KINDS, NO_ROOM, waits_of
 from sim.run import Run
 from sim.topology.topology import Topology
 
@@ -95,18 +96,25 @@ def _count(number: int, noun: str) -> str:
 
 NOTE_OF_WAITS = (
     "Shares of the time that jobs wait. Too few free: fewer GPUs were free in the cluster than the "
-    "job asks for. Held back: enough were free in its partition, and others came first, or they "
-    "were scattered, of another type, or left for a better place; explain=JOB says which."
+    "job asks for.{no_room} Held back: enough were free in its partition, and others came first, "
+    "or they were scattered or left for a better place; explain=JOB says which."
+)
+NOTE_OF_ROOM = (
+    f" N{NO_ROOM[1:]}: enough were free, on servers without room for its workers (where jobs ask "
+    f"for over {MOST_KINDS} different things, cores and memory are rounded to powers of two)."
 )
 
 
 def waits_table(run: Run) -> Table | None:
     """What jobs waited for, by size of their gangs; None if nobody waited."""
     waits, several = waits_of(run), int(run.partition_of_server.max()) > 0
-    causes = {"too few free": waits.too_few_s, "held back": waits.held_back_s}
+    causes = {"too few free": waits.too_few_s}
+    if waits.no_room_s.any():
+        causes[NO_ROOM] = waits.no_room_s
+    causes["held back"] = waits.held_back_s
     if several:
         causes["free in other partitions only"] = waits.elsewhere_s
-    total_s = waits.too_few_s + waits.elsewhere_s + waits.held_back_s
+    total_s = waits.too_few_s + waits.elsewhere_s + waits.no_room_s + waits.held_back_s
     if not total_s.any():
         return None
     power = np.ceil(np.log2(run.jobs.num_gpus[waits.job])).astype(np.int64)
@@ -121,8 +129,9 @@ def waits_table(run: Run) -> Table | None:
             Cell(name), Cell(f"{jobs:,}", jobs), Cell(f"{hours:,.1f}", hours),
             *(Cell("-") if math.isnan(x) else Cell(f"{x * PERCENT:.0f} %", x) for x in shares),
         ))  # fmt: skip
+    note = NOTE_OF_WAITS.format(no_room=NOTE_OF_ROOM if NO_ROOM in causes else "")
     headers = ("GPUs asked for", "jobs that waited", "hours in all", *causes)
-    return Table("Why jobs waited", headers, tuple(rows), NOTE_OF_WAITS)
+    return Table("Why jobs waited", headers, tuple(rows), note)
 
 
 def _gangs(power: int) -> str:

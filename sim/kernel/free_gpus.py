@@ -149,11 +149,8 @@ def usable_in(free_gpus: FreeGpus, part: int) -> int:
     return int(free_gpus.tally[part, free_gpus.tally.shape[1] - 1])
 
 
-class Asks(Protocol):
-    """What a worker asks of a GPU and its server: a row of jobs, or of a table of kinds."""
-
-    @property
-    def profile(self) -> int: ...  # noqa: D102
+class Wants(Protocol):
+    """What a worker wants of a server and its GPUs."""
 
     @property
     def gpu_milli(self) -> int: ...  # noqa: D102
@@ -168,8 +165,15 @@ class Asks(Protocol):
     def memory_mib(self) -> int: ...  # noqa: D102
 
 
+class Asks(Wants, Protocol):
+    """All that a worker asks for: a row of jobs, or of a table of kinds."""
+
+    @property
+    def profile(self) -> int: ...  # noqa: D102
+
+
 @kernel
-def workers_for(ask: Asks, gpus: int, gpu_type: int, cpu_milli: int, memory_mib: int) -> int:
+def workers_for(ask: Wants, gpus: int, gpu_type: int, cpu_milli: int, memory_mib: int) -> int:
     """Workers for which a server's GPUs and their type, these cores and memory are enough."""
     if (ask.type_mask >> gpu_type) & 1 == 0:
         return 0

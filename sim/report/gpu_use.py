@@ -45,7 +45,7 @@ def _share(changes: GpuChanges, gpus: int, start_s: float, end_s: float) -> Floa
     return np.clip(busy_s / (end_s - start_s), 0.0, 1.0)
 
 
-def _queued(run: Run) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+def queued(run: Run) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """(K,) jobs, partitions, and from when until when they wait there; inf: to the last event.
 
     A wait ends when the job starts, leaves, or is forwarded, which begins the next.
@@ -61,7 +61,7 @@ def _queued(run: Run) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
 
 def queue_by_partition(run: Run) -> list[Steps]:
     """(partitions,) number of jobs that wait in each partition, over time."""
-    _, home, begin_s, until_s = _queued(run)
+    _, home, begin_s, until_s = queued(run)
     found = []
     for partition in range(int(run.partition_of_server.max()) + 1):
         came_s, went_s = begin_s[home == partition], until_s[home == partition]
@@ -209,40 +209,6 @@ def _stretches(visits: list[tuple[float, float, int]]) -> list[tuple[int, float,
             close(start_s)
         since_s = start_s
         inside.append((end_s, job))
-    return found
-
-
-@dataclass(frozen=True)
-class Waits:
-    """K waits: of one job in one partition, until it starts, leaves or is forwarded."""
-
-    job: IntArray  # (K,) row of the job table
-    too_few_s: FloatArray  # (K,) fewer GPUs were free in the cluster than it asks for
-    elsewhere_s: FloatArray  # (K,) the cluster had enough, its partition had not
-    held_back_s: FloatArray  # (K,) its partition had enough
-
-
-def waits_of(run: Run) -> Waits:
-    """How long jobs waited, by how many GPUs were free meanwhile; those on servers that are up."""
-    job, home, begin_s, until_s = _queued(run)
-    gang, end_s = run.jobs.num_gpus[job], np.minimum(until_s, run.log.time_s[-1])
-    changes, of_gpu = unusable_changes(run.log), run.partition_of_server[run.topology.gpu_server]
-    enough_s = _enough_s(gpus_without(run, changes), gang, begin_s, end_s)
-    enough_here_s = np.zeros(len(job))
-    for partition, gpus in enumerate(np.bincount(of_gpu).tolist()):
-        mine, here = home == partition, changes.of(of_gpu[changes.gpu] == partition)
-        free = gpus_without(run, here, gpus)
-        enough_here_s[mine] = _enough_s(free, gang[mine], begin_s[mine], end_s[mine])
-    too_few_s, elsewhere_s = end_s - begin_s - enough_s, enough_s - enough_here_s
-    return Waits(job, *np.maximum([too_few_s, elsewhere_s, enough_here_s], 0.0))  # but rounding
-
-
-def _enough_s(free: Steps, gang: IntArray, begin_s: FloatArray, end_s: FloatArray) -> FloatArray:
-    """(K,) seconds between these times (K,) with at least `gang` (K,) GPUs free."""
-    found = np.zeros(len(gang))
-    for size in np.unique(gang).tolist():
-        mine, enough = gang == size, Steps(free.time_s, (free.value >= size).astype(np.float64))
-        found[mine] = enough.integral(end_s[mine]) - enough.integral(begin_s[mine])
     return found
 
 
