@@ -337,8 +337,10 @@ def _figure(sweep: Sweep, confidence: float) -> Figure | None:
         return None
     look = looks([", ".join(line) for line in found.points])
     data: list[dict[str, Any]] = []
-    for at, (line, points) in enumerate(found.points.items()):
+    for at, (line, given) in enumerate(found.points.items()):
         name = ", ".join(line)
+        # No time is below 0, though the interval of few runs may reach there.
+        points = [(x, centre, max(low, 0.0), high) for x, centre, low, high in given]
         draw = partial(_points, words=found.words, aside=found.apart(at)) if found.words else _line
         data += draw(name, points, look[name], sweep.unit.name)
     spread = any("fill" in trace or "error_y" in trace for trace in data)
