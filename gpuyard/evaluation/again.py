@@ -60,12 +60,13 @@ def best_two(roles: Mapping[str, str], ours: str | None = None) -> list[str]:
     """`ours` and the best rival, or the best two; fewer where there are no others.
 
     Args:
-        roles: name -> role, the best first; lines to compare with are passed over.
+        roles: name -> role, the best first; lines to compare with are no rivals of `ours`.
         ours: a name that comes first.
     """
+    if ours is None:
+        return list(roles)[:2]
     names = [name for name, role in roles.items() if role not in NOT_A_RESULT and name != ours]
-    first = [] if ours is None else [ours]
-    return [*first, *(names or list(roles))][:2]
+    return [ours, *(names or [name for name in roles if name != ours])][:2]
 
 
 def seen_again(runs: Sequence[Again], *, processes: int) -> list[Seen]:

@@ -4,21 +4,24 @@ import html
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpuyard.evaluation.again import Again, seen_again
+from gpuyard.evaluation.again import Again, best_two, seen_again
+from gpuyard.evaluation.explanation import Reason
 from gpuyard.pages.comparison_page import _coloured, _looks_of, curve_of_checkpoint, sweep_sections
 from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
 from gpuyard.pages.page import Page, rendered, script_json
-from gpuyard.pages.run_page import tree_figure
+from gpuyard.pages.run_page import tree_figure, waits_table
 from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, looks, table_of_rows
 from gpuyard.pages.sections import text_cell as cell_of
 from sim.errors import GpuYardError
 from sim.files import DAYS, MINUTES, ComparisonRow
+from sim.jobs import Demands
 from sim.report.standings import standings
 from sim.report.summary import summarise
 from sim.run import Kind, Run
@@ -245,6 +248,42 @@ def test_a_sweep_over_words_has_points_beside_each_other():
     assert figure.layout["xaxis"]["ticktext"] == ["bcube", "vl2"]
     assert [trace["x"] for trace in figure.data] == [[-0.125, 0.875], [0.125, 1.125]]
     assert figure.data[0]["customdata"] == ["bcube", "vl2"] and "error_y" in figure.data[0]
+
+
+@pytest.mark.parametrize("key", ["load", "topology"])
+def test_no_interval_of_a_sweep_is_drawn_below_0(key):
+    rows = [
+        ComparisonRow(labels("sjf", seed=seed, **{key: value}), {"jct_mean_s": 60.0 * (1 + seed)})
+        for value in ((0.5, 0.9) if key == "load" else ("vl2", "bcube")) for seed in range(2)
+    ]  # fmt: skip
+    _, figure = sweep_sections(rows, confidence=0.95)  # of 1 and 2 min: -4.9 to 7.9
+    if key == "load":
+        assert figure.data[0]["y"][-1] == 0.0 and max(figure.data[0]["y"]) > 7.0 / 60.0
+    else:
+        bars = figure.data[0]["error_y"]
+        assert bars["arrayminus"] == figure.data[0]["y"] and bars["array"] > bars["arrayminus"]
+
+
+def test_the_best_two_are_any_lines_and_rivals_of_ours_are_results():
+    roles = {"las": "reference", "sjf": "composite", "fifo": "composite", "marl": "ours"}
+    assert best_two(roles) == ["las", "sjf"]
+    assert best_two(roles, "marl") == ["marl", "sjf"]
+    assert best_two({"las": "reference", "marl": "ours"}, "marl") == ["marl", "las"]
+
+
+def test_the_page_tells_waiting_for_cores_as_explain_does(run):
+    assert [header for header in waits_table(run).headers if header == Reason.ROOM] == []
+    rows = len(run.jobs)
+    cores = np.full(rows, 1_000_000)
+    demands = Demands(np.full(rows, 1000), cores, np.zeros(rows, int), np.full(rows, -1))
+    lacking = replace(
+        run, jobs=replace(run.jobs, demands=demands),
+        topology=replace(run.topology, server_cpu_milli=np.full(run.topology.num_servers, 1)),
+    )  # fmt: skip
+    table = waits_table(lacking)
+    shares = dict(zip(table.headers, (cell.text for cell in table.rows[-1]), strict=True))
+    assert shares[Reason.ROOM] != "0 %" and shares["held back"] == "0 %"
+    assert "without room for its workers" in table.note
 
 
 def test_a_sweep_has_the_one_table_of_the_terminal_then_its_lines(sweep_page):
