@@ -42,7 +42,6 @@ UNAUTHORISED, TOO_LATE, TOO_LARGE = 401, 408, 413
 ASK, HANG_UP = {"www-authenticate": "Bearer"}, {"connection": "close"}
 BODY_S = 10.0  # in which a body comes
 SILENT_S = 5.0  # until whoever connects has to have asked something
-PATIENCE = 8  # times the largest body
 OPEN_PATHS = ("/healthz",)  # tells nothing but that somebody is there
 
 
@@ -65,12 +64,18 @@ class Guard:
             words = "the request needs the header `Authorization: Bearer TOKEN`, with our token"
             await _refusal(UNAUTHORISED, words, ASK)(scope, receive, send)
             return
+        length = headers.get(b"content-length", b"")
+        told_larger = length.isdigit() and int(length) > self._most
+        body, late = None, False
         try:
             async with timeout(BODY_S):
-                body = await self._body(headers, receive)
+                if not (told_larger and b"expect" in headers):  # who asks first sends none then
+                    body = await self._body(receive)
         except TimeoutError:
-            late = _refusal(TOO_LATE, f"the body did not come within {BODY_S:g} s", HANG_UP)
-            await late(scope, receive, send)
+            late = True
+        if late and not told_larger:
+            words = f"the body did not come within {BODY_S:g} s"
+            await _refusal(TOO_LATE, words, HANG_UP)(scope, receive, send)
             return
         if body is None:
             words = f"the body is larger than {self._most} bytes (max_body_bytes); send less"
@@ -85,18 +90,15 @@ class Guard:
         same = hmac.compare_digest(token.strip(b" "), self._wanted)
         return same and scheme.lower() == b"bearer"  # HTTP's schemes are written in any case
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+    async def _body(self, receive: Receive) -> bytes | None:
         """The body; None: too large, whatever its headers say.
 
-        One that is somewhat too large is read to its end and dropped: whoever sends on while we
-        hang up would not read why.
+        One that is too large is read to its end and dropped: whoever sends on while we hang up
+        would not read why.
         """
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > PATIENCE * self._most:
-            return None
         chunks: list[bytes] = []
         size, more = 0, True
-        while more and size <= PATIENCE * self._most:
+        while more:
             message = await receive()
             chunk = message.get("body", b"")
             size += len(chunk)

@@ -213,6 +213,7 @@ def test_a_larger_body_is_refused_told_or_not(service: Service):
     chunks = iter([b"x" * 9000] * 9)  # sent without a length
     told = service.ask("POST", "/decide", chunks)
     assert (service.status, "max_body_bytes" in told["error"]) == (413, True)
+    assert "max_body_bytes" in service.refusal("/decide", {"huge": "x" * 50_000_000}, status=413)
     assert service.ask("GET", "/healthz") == {"status": "ok"}
 
 
