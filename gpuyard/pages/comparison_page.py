@@ -118,14 +118,14 @@ def write_folder_page(
     """Write report.html from the tables of a folder alone: those that end in .csv.
 
     A `comparison.csv` becomes tables with intervals, for which `ours` and `confidence` of `config`
-    are read; the other files are shown as they are, below the tables of `page.md` and folded where
-    that is there.
+    are read; the other files are shown as they are, below the tables of `page.md`, and folded
+    where anything else stands first.
     """
     compared = _is_of_schedulers(folder / COMPARISON)
     shown = {CURVE, PLAYED, *([COMPARISON] if compared else [])}
     result = markdown_tables(folder / RESULT, "Result")  # it comes first; the others are folded
     tables = [
-        csv_table(path, path.stem.replace("_", " ").capitalize(), opened=not result)
+        csv_table(path, path.stem.replace("_", " ").capitalize(), opened=not (result or compared))
         for path in sorted(folder.glob("*.csv"))
         if path.name not in shown
     ]
@@ -148,11 +148,10 @@ def write_folder_page(
         (row.labels.scheduler for row in rows if row.labels.role == "ours"), None
     )
     known = {row.labels.scheduler for row in rows}
-    drawn: list[Table | Figure] = [*_curve_figures(folder), *views]
+    drawn: list[Table | Figure] = [*result, *_curve_figures(folder), *views]
     return write_comparison_page(
         folder, rows, named, ours=ours if ours in known else None,
-        confidence=config["confidence"], first=[*(result or found), *drawn],
-        more=found if result else (),
+        confidence=config["confidence"], first=drawn, more=found,
         figures_opened=OPENED + 1,
     )  # fmt: skip
 

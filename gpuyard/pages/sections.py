@@ -86,20 +86,39 @@ def csv_table(path: Path, title: str, *, opened: bool = True) -> Table | None:
     note = f"From {path.name}."
     if len(rows) > MOST_ROWS:
         note = f"The first {MOST_ROWS} rows of {path.name}, which has all of them."
-    return table_of_rows(title, rows[:MOST_ROWS], note=note, opened=opened)
+    rows, alike = _telling(rows[:MOST_ROWS])
+    return table_of_rows(title, rows, note=f"{note} {alike}".rstrip(), opened=opened)
+
+
+def _telling(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
+    """Rows with the columns in which they differ, and words on the others; one row has all."""
+    same = {key: rows[0][key] for key in rows[0] if len({row[key] for row in rows}) == 1}
+    if len(rows) == 1 or len(same) == len(rows[0]):
+        return rows, ""
+    said = [f"{key} = {value}" for key, value in same.items() if value]
+    empty = [key for key, value in same.items() if not value]
+    words = [f"The same in every row: {', '.join(said)}."] * bool(said)
+    words += [f"Empty: {', '.join(empty)}."] * bool(empty)
+    return [{k: v for k, v in row.items() if k not in same} for row in rows], " ".join(words)
 
 
 def markdown_tables(path: Path, title: str) -> list[Table]:
-    """The tables of a Markdown file; none where there is no such file."""
+    """The tables of a Markdown file; none where there is no such file.
+
+    Of several each has its first header in its title.
+    """
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     blocks = [
         [line for line in part.splitlines() if line[:1] == "|"] for part in text.split("\n\n")
     ]
     found = [[_cells(line) for line in block] for block in blocks if block]
     return [
-        Table(title, head, tuple(tuple(map(text_cell, row)) for row in rows))
+        Table(
+            f"{title}: {head[0]}" if len(found) > 1 and head[0] else title,
+            head, tuple(tuple(map(text_cell, row)) for row in rows),
+        )
         for head, _, *rows in found
-    ]
+    ]  # fmt: skip
 
 
 def _cells(line: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,7 +130,7 @@ def run(launch: Launch) -> None:
         DagError: a problem cannot be made.
     """
     settings = settings_of(launch)
-    launch.begin(RESULT_FILES)
+    launch.begin(RESULT_FILES, assumed=_assumed(settings))
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     rows = run_missing_searches(launch, settings)
@@ -143,6 +143,30 @@ def run(launch: Launch) -> None:
     )
     table_console().print(tables)
     print(f"results in {launch.folder}")
+
+
+def _assumed(settings: Settings) -> tuple[str, ...]:
+    """What the page says before its results."""
+    networks = dict.fromkeys((cell.family, cell.network) for cell in settings.cells)
+    families = dict.fromkeys(family for family, _ in networks)
+    draws = max(cell.draw for cell in settings.cells) + 1
+    first = "HEFT's plan and random ones" if settings["seeded"] else "the same random plans"
+    kinds = ", ".join(
+        f"{kind} {speed:g} x V100, {room:g} GiB"
+        for kind, (speed, room) in settings["kinds"].items()
+    )
+    return (
+        f"DAGs and networks: {'; '.join(_networks(networks, family) for family in families)}",
+        f"each drawn {draws} time{'s' if draws > 1 else ''}, from seed {settings.seed}",
+        f"GPUs, {settings['per_server']} a server: {kinds}",
+        f"links between servers have {settings['least_share'] * 100:g} to 100 % of their rate",
+        "tasks take the times that plans are judged by, without noise",
+        f"every search may judge {settings['budget']} plans, from {first}",
+    )
+
+
+def _networks(networks: Iterable[tuple[str, str]], family: str) -> str:
+    return f"{family} ({', '.join(network for name, network in networks if name == family)})"
 
 
 log = logging.getLogger(__name__)

@@ -1,5 +1,6 @@
 """`reproduce.py experiment=worl_main` in small: files, going on, and what it refuses."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -36,6 +37,9 @@ def test_small_and_again(tmp_path):
     assert set(searched["judged"]) == {40}  # the same budget for all
     saved = pd.read_csv(tmp_path / "reductions.csv").set_index(["family", "rival"])
     by = table.set_index(["problem", "method"])["makespan_s"]
+    assumed = json.loads((tmp_path / "record.json").read_text())["assumed"]
+    assert assumed[0].startswith("DAGs and networks: ") and "without noise" in " ".join(assumed)
+    assert assumed[-1].startswith("every search may judge")
     pairs = [1 - by[p, "worl_rtgs"] / by[p, "rtgs"] for p in table["problem"].unique()]
     assert saved.loc[("layered", "rtgs"), "mean"] == pytest.approx(sum(pairs) / 2, abs=1e-4)
     assert saved.loc[("layered", "rtgs"), "worst"] == pytest.approx(min(pairs), abs=1e-4)

@@ -4,6 +4,7 @@ import html
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,7 +14,13 @@ import pytest
 
 from gpuyard.evaluation.again import Again, best_two, seen_again
 from gpuyard.evaluation.explanation import Reason
-from gpuyard.pages.comparison_page import _coloured, _looks_of, curve_of_checkpoint, sweep_sections
+from gpuyard.pages.comparison_page import (
+    _coloured,
+    _looks_of,
+    curve_of_checkpoint,
+    sweep_sections,
+    write_folder_page,
+)
 from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.run_page import tree_figure, waits_table
@@ -22,6 +29,7 @@ from gpuyard.pages.sections import text_cell as cell_of
 from sim.errors import GpuYardError
 from sim.files import DAYS, MINUTES, ComparisonRow
 from sim.jobs import Demands
+from sim.report.run_folder import write_record
 from sim.report.standings import standings
 from sim.report.summary import summarise
 from sim.run import Kind, Run
@@ -314,6 +322,34 @@ def test_a_reproduction_has_curves_of_every_cell_the_first_open(reproduction_pag
     assert "the best scheduler of each role" not in text
     assert "<script>alert" not in text
     assert ">sjf</td>" in text and "**" not in text.partition("Result</h2>")[2][:2000]
+
+
+def test_raw_rows_of_a_reproduction_are_folded_and_show_what_differs(tmp_path: Path, record):
+    (tmp_path / "page.md").write_text(
+        "| mean | a |\n|:-|-:|\n| x | 1 |\n\n| saved | b |\n|:-|-:|\n"
+    )
+    rows = "problem,budget,seeded,note,jct\np,40,False,,1\nq,40,False,,2\n"
+    (tmp_path / "searches.csv").write_text(rows)
+    write_record(tmp_path, record)
+    text = write_folder_page(tmp_path, record, {"confidence": 0.95}).read_text(encoding="utf-8")
+    cards = re.findall(r"<details [^>]*?(open)?>\s*<summary><h2>(.*?)</h2>", text)
+    assert cards == [("open", "Result: mean"), ("open", "Result: saved"), ("", "Searches")]
+    heads = re.findall(r"<button[^>]*>(.*?)</button>", text.partition("Searches</h2>")[2])
+    assert heads == ["problem", "jct"]
+    assert "same in every row: budget = 40, seeded = False. Empty: note." in text
+
+
+def test_raw_rows_beside_a_comparison_are_folded_without_a_result_too(
+    reproduction_page, record, tmp_path
+):
+    shutil.copytree(reproduction_page.parent, tmp_path / "copy")
+    (tmp_path / "copy" / "page.md").write_text("")
+    (tmp_path / "copy" / "raw.csv").write_text("a,b\n1,2\n3,4\n")
+    page = write_folder_page(tmp_path / "copy", record, {"confidence": 0.95})
+    cards = re.findall(
+        r"<details [^>]*?(open)?>\s*<summary><h2>(.*?)</h2>", page.read_text(encoding="utf-8")
+    )
+    assert cards[0] == ("open", "Job completion times: one") and cards[-1] == ("", "Raw")
 
 
 def test_what_was_learned_by_playing_has_a_curve(tmp_path: Path):
