@@ -24,7 +24,8 @@
   function middle(name, most) { // left out where it is long
     const each = signs(name);
     const half = most / 2;
-    return each.length > most ? [...each.slice(0, half), "…", ...each.slice(1 - half)].join("") : name;
+    if (each.length <= most) { return name; }
+    return [...each.slice(0, half), "…", ...each.slice(1 - half)].join("");
   }
 
   function short(names) { // as far as they stay different
@@ -52,8 +53,8 @@
     layout.margin = { ...layout.margin, l: 12 };
     layout.yaxis = { ...layout.yaxis, showticklabels: false };
     layout.annotations = texts.map((lines, at) => ({ xref: "paper", x: 0, xanchor: "left", y: at,
-      yanchor: "bottom", yshift: 5, showarrow: false, align: "left", font: { size: 11 }, borderpad: 0,
-      text: lines.join("<br>") }));
+      yanchor: "bottom", yshift: 5, showarrow: false, align: "left", font: { size: 11 },
+      borderpad: 0, text: lines.join("<br>") }));
     return Math.max(36, 12 + 15 * Math.max(...texts.map((lines) => lines.length)));
   }
 
