@@ -20,7 +20,7 @@ from sim.report.timeline import (
 from sim.run import Run
 
 NO_ROOM = "no cores, memory or GPUs of its type"  # of pages and of `explain`
-MOST_KINDS = 500  # of what jobs ask for that are told apart; 100,000 jobs take some 3 s with them
+MOST_KINDS = 500  # of what jobs ask for that are told apart; 100,000 jobs take some 6 s with them
 
 
 @dataclass(frozen=True)
