@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.pages.comparison_page import write_comparison_page
-from gpuyard.pages.page import rendered, write_page
+from gpuyard.pages.page import Page, rendered, write_page
 from gpuyard.pages.run_page import run_page as page_of_run
 from sim.files import ComparisonRow
 from sim.report.summary import summarise
@@ -127,6 +127,13 @@ def test_a_point_of_a_sweep_is_drawn_by_the_script_that_they_share(opened, tmp_p
     assert found.complaints == []
     assert found.requests[1:] == [(tmp_path / "plotly.min.js").as_uri()]
     assert found.ask("document.querySelectorAll('.figure .main-svg').length") > 0
+
+
+def test_a_page_without_figures_tells_that_it_is_there(opened, tmp_path):
+    path = tmp_path / "report.html"
+    page = Page(title="Only words", subtitle="")
+    path.write_text(rendered(page), encoding="utf-8")
+    assert opened(path).complaints == []
 
 
 def test_away_from_its_sweep_a_page_says_what_is_missing(opened, run, record, tmp_path):
