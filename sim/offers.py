@@ -8,8 +8,9 @@ from sim.arrays import IntArray, Integers
 from sim.jit import array_kernel, kernel
 from sim.jobs import Ask
 from sim.kernel.free_gpus import left_over, workers_for
-from sim.kernel.layout import UNBOUNDED as UNBOUNDED
+from sim.kernel.layout import UNBOUNDED
 from sim.physics.laws import NO_COST
+from sim.topology.topology import Topology
 
 
 class Held(NamedTuple):
@@ -33,6 +34,14 @@ class Last(NamedTuple):
 
     gpu: IntArray
     server: IntArray
+
+
+def room_of_empty(topology: Topology) -> tuple[IntArray, IntArray]:
+    """(S,) cores in thousandths and (S,) MiB of each server; UNBOUNDED where nobody counts."""
+    nobody = np.full(topology.num_servers, UNBOUNDED)
+    given = topology.server_cpu_milli, topology.server_memory_mib
+    cores, memory = (nobody if column is None else column for column in given)
+    return cores, memory
 
 
 @kernel

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_097,
+    "python_lines": 77_102,
     "python_files": 343,
     "test_lines": 42_398,
     "test_files": 220,

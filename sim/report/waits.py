@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, Integers, distinct_rows
 from sim.jobs import WHOLE_GPU, WHOLE_GPU_MILLI, Ask, Demands
-from sim.offers import UNBOUNDED, Held, Last, usable_gpus
+from sim.offers import Held, Last, room_of_empty, usable_gpus
 from sim.report.gpu_use import queued
 from sim.report.timeline import (
     GpuChanges,
@@ -136,11 +136,7 @@ def _held(run: Run, demands: Demands, changes: GpuChanges) -> Held:
         each = np.where(job >= 0, of_job[job], of_server)
         return running_count(group, change * each).astype(np.int64)
 
-    nobody = np.full(topology.num_servers, UNBOUNDED)
-    cores, memory = (
-        nobody if column is None else column
-        for column in (topology.server_cpu_milli, topology.server_memory_mib)
-    )
+    cores, memory = room_of_empty(topology)
     return Held(
         gpu=changes.gpu,
         holders=changes.after,
