@@ -163,8 +163,8 @@ def _shown(
     best = [row_of[name] for name in advice.frame["scheduler"] if name in row_of][:SHOWN]
     return tuple(
         Again(
-            row.name, partial(run_of, candidate_of[row.name]), float(row.draws["jct_mean_s"][0]),
-            row.seconds,
+            row.name, row.name, partial(run_of, candidate_of[row.name]),
+            float(row.draws["jct_mean_s"][0]), row.seconds,
         )
         for row in best
     )  # fmt: skip

@@ -14,7 +14,7 @@ from gpuyard.launch.sweeps import in_processes
 from gpuyard.pages.comparison_page import VIEWS
 from gpuyard.pages.page import Figure, Table, sections_json
 from gpuyard.pages.run_page import run_views
-from gpuyard.pages.sections import jct_figure, looks, use_figure
+from gpuyard.pages.sections import jct_figure, use_figure
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import Labels, write_atomically
@@ -35,15 +35,19 @@ class Again:
     """A run of a table, and how it is played once more."""
 
     name: str  # in titles
+    scheduler: str  # as the table calls it
     play: Callable[[], Run]  # can be sent to another process
     jct_mean_s: float | None  # as the table has it; None: it has none
     loop_wall_s: float  # that it took
 
     @classmethod
-    def of(cls, name: str, play: Callable[[], Run], metrics: Mapping[str, float | int]) -> "Again":
+    def of(
+        cls, name: str, scheduler: str, play: Callable[[], Run],
+        metrics: Mapping[str, float | int],
+    ) -> "Again":  # fmt: skip
         """With the metrics of the run that is in the table."""
         took_s = metrics.get("loop_wall_s", math.nan)
-        return cls(name, play, float(metrics["jct_mean_s"]), float(took_s))
+        return cls(name, scheduler, play, float(metrics["jct_mean_s"]), float(took_s))
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Seen:
     """What a page draws of one run."""
 
     name: str
+    scheduler: str
     sections: tuple[Table | Figure, ...]
     timeline: Timeline
     jct_s: FloatArray  # (n,) of measured, finished jobs
@@ -111,15 +116,16 @@ def _seen(again: Again) -> Seen | str:
     titled = tuple(
         replace(section, title=f"{section.title}: {again.name}") for section in run_views(run)
     )
-    return Seen(again.name, titled, timeline_of(run, bins=TIMELINE_BINS), times_s)
+    timeline = timeline_of(run, bins=TIMELINE_BINS)
+    return Seen(again.name, again.scheduler, titled, timeline, times_s)
 
 
 def drawn(seen: Sequence[Seen]) -> list[Table | Figure]:
     """How long jobs took, use and queue of all runs, then each run whole."""
-    look = looks([each.name for each in seen])
+    whose = {each.name: each.scheduler for each in seen}
     found = [
-        jct_figure({each.name: each.jct_s for each in seen}, look),
-        use_figure({each.name: each.timeline for each in seen}, look, of=""),
+        jct_figure({each.name: each.jct_s for each in seen}, whose),
+        use_figure({each.name: each.timeline for each in seen}, whose, of=""),
     ]
     whole = (section for each in seen for section in each.sections)
     return [*(figure for figure in found if figure is not None), *whole]

@@ -164,7 +164,8 @@ def _seen(results: Sequence[Found], ours: str | None) -> list[Seen]:
                 title = f"{title}, seed {labels.seed}, window {labels.window}"
                 then = replace(labels, scheduler=name)
                 play = partial(run_recorded, result.given.config, then, single=result.single)
-                found[labels.scheduler].append(Again.of(title, play, row.metrics))
+                again = Again.of(title, labels.scheduler, play, row.metrics)
+                found[labels.scheduler].append(again)
                 roles[labels.scheduler] = labels.role
 
     def mean_s(name: str) -> float:
@@ -379,8 +380,10 @@ def main(cfg: DictConfig) -> None:
         record = replace(launch.record, assumed=assumed)
         seen = _seen(results, ours)
         write_comparison_page(
-            launch.folder, rows, record, ours=ours, confidence=confidence, jct_s=curves,
-            timelines={each.name: each.timeline for each in seen}, timelines_of="",
+            launch.folder, rows, record, ours=ours, confidence=confidence,
+            whose={line: scheduler for line, (scheduler, _) in lines.items()}
+            | {each.name: each.scheduler for each in seen},
+            jct_s=curves, timelines={each.name: each.timeline for each in seen}, timelines_of="",
             first=sweep_sections(rows, confidence=confidence),
             more=[section for each in seen for section in each.sections],
         )  # fmt: skip

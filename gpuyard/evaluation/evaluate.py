@@ -197,6 +197,7 @@ def write_evaluation_page(
         record,
         ours=ours,
         confidence=config["confidence"],
+        whose={name: found[0].row.labels.scheduler for name, found in ranked.items()},
         jct_s={name: _pooled_jct_s(found) for name, found in ranked.items()},
         timelines={name: ranked[name][0].timeline for name in _one_a_role(ranked)},
         more=[
@@ -218,7 +219,7 @@ def _seen(
     for name in best_two(_roles(ranked), first):
         row = ranked[name][0].row
         play = partial(run_of, task_of[row.labels.scheduler, row.labels.agents])
-        found.append(Again.of(f"{name}, window 0", play, row.metrics))
+        found.append(Again.of(f"{name}, window 0", row.labels.scheduler, play, row.metrics))
     return seen_again(found, processes=processes)
 
 

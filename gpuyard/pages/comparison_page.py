@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,14 +22,10 @@ from gpuyard.pages.page import (
 )
 from gpuyard.pages.sections import (
     BEST_OF_ROLES,
-    DASHES,
-    SYMBOLS,
-    Look,
     comparison_tables,
     csv_table,
     jct_figure,
     learning_figure,
-    looks,
     markdown_tables,
     metrics_table,
     playing_figure,
@@ -68,6 +64,7 @@ def write_comparison_page(
     *,
     ours: str | None,
     confidence: float,
+    whose: Mapping[str, str] | None = None,
     jct_s: Mapping[str, FloatArray] | None = None,
     timelines: Mapping[str, Timeline] | None = None,
     timelines_of: str = BEST_OF_ROLES,
@@ -83,6 +80,7 @@ def write_comparison_page(
         record: of the program, with what its runs assumed.
         ours: scheduler that is divided by the others; None for no ratio.
         confidence: of the intervals.
+        whose: curve -> its scheduler.
         jct_s: curve -> completion times (n,) without NaN.
         timelines: curve -> use and queue over time.
         timelines_of: a sentence on whose they are.
@@ -91,16 +89,15 @@ def write_comparison_page(
         figures_opened: settings whose figure is not folded; None: as many as tables.
     """
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
-    times, lines = jct_s or {}, timelines or {}
-    line_look = looks(list(dict.fromkeys([*times, *lines])))
     opened = 0 if first else OPENED
     tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
     shown = opened if figures_opened is None else figures_opened
-    two = jct_figure(times, line_look), use_figure(lines, line_look, of=timelines_of)
-    drawn: Sequence[Table | Figure] = [each for each in two if each is not None]
-    look = _looks_of(settings, [*drawn, *first, *more])
-    means = _standings(settings, look, confidence, shown)
-    first, drawn, more = (_coloured(part, look) for part in (first, drawn, more))
+    two = (
+        jct_figure(jct_s or {}, whose or {}),
+        use_figure(timelines or {}, whose or {}, of=timelines_of),
+    )
+    drawn: list[Table | Figure] = [each for each in two if each is not None]
+    means = _standings(settings, confidence, shown)
     compared = [*drawn, *means, *tables] if first else [*tables, *means, *drawn]
     page = Page(
         title=_title(settings, record),
@@ -172,7 +169,8 @@ def _curve_figures(folder: Path) -> list[Figure]:
         most = max(each["windows"] for each in setting["curves"])
         curves = {with_windows(each["name"], each["windows"], most): each
                   for each in setting["curves"]}  # fmt: skip
-        look = looks(list(curves))
+        # Files of earlier versions name no scheduler.
+        whose = {name: each.get("scheduler", each["name"]) for name, each in curves.items()}
         lines = {
             name: Timeline(*(np.array(each[key], dtype=np.float64) for key in TIMELINE))
             for name, each in curves.items()
@@ -181,9 +179,9 @@ def _curve_figures(folder: Path) -> list[Figure]:
         left_out = setting.get("of", len(curves)) - len(curves)
         others = f" Not drawn: {left_out} other schedulers." * (left_out > 0)
         drawn = [
-            (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, look),
+            (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, whose),
              f"{most} windows, 100 quantiles of each. Left and up is better.{others}"),
-            (use_figure(lines, look), "Window 0, means over equal stretches of each run."),
+            (use_figure(lines, whose), "Window 0, means over equal stretches of each run."),
         ]  # fmt: skip
         found += [
             replace(figure, title=f"{figure.title}: {setting['title']}", note=note, opened=at == 0)
@@ -213,71 +211,9 @@ def curve_of_checkpoint(checkpoint: object) -> list[Figure]:
     return curve_of(Path(str(checkpoint)).parent, f"The training of {Path(str(checkpoint))}.")
 
 
-ENDS = (", ", " (", " [")  # what follows the scheduler in the name of a line
-
-
-def _looks_of(settings: Iterable[Setting], sections: Iterable[Table | Figure]) -> dict[str, Look]:
-    """Scheduler -> its look in all figures of the page; those that have lines come first.
-
-    What was swept stands in brackets behind a name, and changes no colour.
-    """
-    names = [each.scheduler for setting in settings for each in setting.standings]
-    plain = {name: name.partition(" [")[0] for name in names}
-    figures = [section for section in sections if isinstance(section, Figure)]
-    lines = (_whose(trace, plain.values()) for figure in figures for trace in figure.data)
-    found = looks(list(dict.fromkeys([*filter(None, lines), *plain.values()])))
-    return {**found, **{name: found[short] for name, short in plain.items()}}
-
-
-def _whose(trace: Mapping[str, Any], schedulers: Iterable[str]) -> str | None:
-    """The scheduler that a line is named by, such as `sjf, load 0.9` or `sjf (3 of 5 windows)`."""
-    name = trace.get("name") or trace.get("legendgroup", "")
-    begins = [
-        each for each in schedulers
-        if name == label(each) or name.startswith(tuple(f"{label(each)}{end}" for end in ENDS))
-    ]  # fmt: skip
-    return max(begins, key=len, default=None)
-
-
-def _coloured(sections: Iterable[Table | Figure], look: Mapping[str, Look]) -> list[Table | Figure]:
-    """Every line of a figure in its scheduler's colour; several of one differ in strokes."""
-    found: list[Table | Figure] = []
-    for each in sections:
-        names: dict[str, list[str]] = {}
-        data = [_recoloured(trace, look, names) for trace in getattr(each, "data", [])]
-        found.append(replace(each, data=data) if isinstance(each, Figure) else each)
-    return found
-
-
-def _recoloured(
-    trace: dict[str, Any], look: Mapping[str, Look], names: dict[str, list[str]]
-) -> dict[str, Any]:
-    scheduler = _whose(trace, look)
-    if scheduler is None:
-        return trace
-    colour, mine = look[scheduler]["color"], names.setdefault(scheduler.partition(" [")[0], [])
-    name = trace.get("name") or trace["legendgroup"]
-    if name not in mine:
-        mine.append(name)
-    made = {
-        key: {**value, "color": colour} if isinstance(value, dict) and "color" in value else value
-        for key, value in trace.items()
-    }
-    if "fillcolor" in made:
-        made["fillcolor"] = colour
-    if "dash" in made.get("line", {}):
-        stroke = DASHES.index(look[scheduler]["dash"]) + mine.index(name)
-        made["line"]["dash"] = DASHES[stroke % len(DASHES)]
-    elif made.get("mode") == "markers":
-        made["marker"]["symbol"] = SYMBOLS[mine.index(name) % len(SYMBOLS)]
-    return made
-
-
-def _standings(
-    settings: Sequence[Setting], look: Mapping[str, Look], confidence: float, opened: int
-) -> list[Figure]:
+def _standings(settings: Sequence[Setting], confidence: float, opened: int) -> list[Figure]:
     figures = [
-        standings_figure(setting, look, confidence=confidence, opened=at < opened)
+        standings_figure(setting, confidence=confidence, opened=at < opened)
         for at, setting in enumerate(settings[:MOST_FIGURES])
         if any("jct_mean_s" in each.intervals for each in setting.standings)
     ]
@@ -334,14 +270,14 @@ def _figure(sweep: Sweep, confidence: float) -> Figure | None:
     found = lines_of(sweep)
     if found is None:
         return None
-    look = looks([", ".join(line) for line in found.points])
     data: list[dict[str, Any]] = []
     for at, (line, given) in enumerate(found.points.items()):
-        name = ", ".join(line)
+        common = {"name": label(", ".join(line)), "legendgroup": label(", ".join(line)),
+                  "meta": line[0]}  # fmt: skip
         # No time is below 0, though the interval of few runs may reach there.
         points = [(x, centre, max(low, 0.0), high) for x, centre, low, high in given]
         draw = partial(_points, words=found.words, aside=found.apart(at)) if found.words else _line
-        data += draw(name, points, look[name], sweep.unit.name)
+        data += [common | trace for trace in draw(points, sweep.unit.name)]
     spread = any("fill" in trace or "error_y" in trace for trace in data)
     ticks = {"tickvals": list(range(len(found.words))), "ticktext": [*map(label, found.words)]}
     layout = {
@@ -355,38 +291,36 @@ def _figure(sweep: Sweep, confidence: float) -> Figure | None:
 
 
 def _points(
-    name: str, points: Sequence[LinePoint], look: Look, unit: str, *,
-    words: Sequence[str], aside: float,
-) -> list[dict[str, Any]]:  # fmt: skip
+    points: Sequence[LinePoint], unit: str, *, words: Sequence[str], aside: float
+) -> list[dict[str, Any]]:
     """Points over words, and their intervals where there are some."""
     x, centre, low, high = np.array(points).T
     trace = {
-        "type": "scatter", "mode": "markers", "name": label(name), "x": numbers(x + aside),
-        "y": numbers(centre), "marker": {"size": 9, "color": look["color"]},
+        "type": "scatter", "mode": "markers", "x": numbers(x + aside), "y": numbers(centre),
+        "marker": {"size": 9},
         "customdata": [label(words[int(at)]) for at in x],
         "hovertemplate": f"%{{customdata}}: %{{y:.4g}} {unit}",
     }  # fmt: skip
     if np.isfinite(low).any() and np.any(low < high):
         trace["error_y"] = {
             "type": "data", "symmetric": False, "array": numbers(np.nan_to_num(high - centre)),
-            "arrayminus": numbers(np.nan_to_num(centre - low)), "color": look["color"],
+            "arrayminus": numbers(np.nan_to_num(centre - low)),
         }  # fmt: skip
     return [trace]
 
 
-def _line(name: str, points: Sequence[LinePoint], look: Look, unit: str) -> list[dict[str, Any]]:
+def _line(points: Sequence[LinePoint], unit: str) -> list[dict[str, Any]]:
     """The line, and behind it its interval where there is one."""
     x, centre, low, high = map(numbers, zip(*points, strict=True))
     line = {
-        "type": "scatter", "mode": "lines+markers", "name": label(name), "legendgroup": label(name),
-        "x": x, "y": centre, "line": look, "marker": {"size": 6, "color": look["color"]},
-        "hovertemplate": f"%{{y:.4g}} {unit}",
+        "type": "scatter", "mode": "lines+markers", "x": x, "y": centre, "line": {"width": 2},
+        "marker": {"size": 6}, "hovertemplate": f"%{{y:.4g}} {unit}",
     }  # fmt: skip
     if None in low or None in high or low == high:
         return [line]
     band = {
         "type": "scatter", "mode": "lines", "x": [*x, *reversed(x)], "y": [*high, *reversed(low)],
-        "fill": "toself", "opacity": BAND, "fillcolor": look["color"], "line": {"width": 0},
-        "hoverinfo": "skip", "showlegend": False, "legendgroup": label(name),
+        "fill": "toself", "opacity": BAND, "line": {"width": 0}, "hoverinfo": "skip",
+        "showlegend": False,
     }  # fmt: skip
     return [band, line]

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuyard.launch.sweeps import sweep_folder
+from gpuyard.pages.colours import in_colours
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import write_atomically
@@ -142,7 +143,9 @@ def rendered(
         GpuYardError: Plotly's script is not there.
     """
     sections = list(enumerate(page.sections))
-    figures = {f"s{at}": _drawn(each) for at, each in sections if isinstance(each, Figure)}
+    drawn = [(at, each) for at, each in sections if isinstance(each, Figure)]
+    traces = in_colours([each.data for _, each in drawn])
+    figures = {f"s{at}": _drawn(each, data) for (at, each), data in zip(drawn, traces, strict=True)}
     return str(
         _template().render(
             page=page,
@@ -204,11 +207,11 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.1f} GB"
 
 
-def _drawn(figure: Figure) -> Mapping[str, Any]:
+def _drawn(figure: Figure, data: list[dict[str, Any]]) -> Mapping[str, Any]:
     """What the page's script reads of a figure."""
     slider = figure.slider
     return {
-        "data": figure.data,
+        "data": data,
         "layout": figure.layout,
         "height": figure.height_px,
         "rows": figure.rows,

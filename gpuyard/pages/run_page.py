@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuyard.pages.gantt import gantt_figures, span_text
 from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, label, percents
-from gpuyard.pages.sections import HOUR_S, jct_figure, looks, metrics_table, use_figure
+from gpuyard.pages.sections import HOUR_S, jct_figure, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
 from sim.files import axis_unit_for, physics_words
 from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server
@@ -42,12 +42,12 @@ def run_page(
     labels, topology = record.labels, run.topology
     workload = "" if labels is None else f" on {labels.workload}"
     name = run.scheduler if labels is None else labels.scheduler
-    look = looks([name])
+    whose = {name: name}
     times_s = jct_s(run)[counted(run)]
     physics = () if labels is None else physics_words(labels.physics, labels.load)
     found = [
-        jct_figure({name: times_s}, look),
-        use_figure({name: timeline_of(run, bins=TIMELINE_BINS)}, look),
+        jct_figure({name: times_s}, whose),
+        use_figure({name: timeline_of(run, bins=TIMELINE_BINS)}, whose),
         *run_views(run, more=more),
         metrics_table({**metrics, "decides": run.decides}),
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuyard.pages.colours import COLOURS, GREY
 from gpuyard.pages.page import Cell, Figure, Table, label, numbers
 from sim.arrays import FloatArray
 from sim.files import axis_unit_for, time_text, unit_for
@@ -156,38 +157,19 @@ def text_cell(text: str) -> Cell:
     return Cell(text, float(found.group()) if found else None)
 
 
-# Of medium lightness, so that each stands out from a white and from a dark ground.
-COLOURS = ("#2E86DE", "#E0662B", "#1E9E6B", "#C154A8", "#B8860B", "#8B6BE8", "#D64550", "#7C8794")
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
 ROLE_SYMBOLS = {
     "ours": "star", "composite": "circle", "published": "square", "linear_score": "triangle-up",
     "global_queue": "diamond", "reference": "x", "ablation": "cross",
 }  # fmt: skip
-GREY = COLOURS[-1]
 MOST_POINTS = 400  # of one curve
 MOST_CURVES = 24
 NAME_LENGTH = 34  # longer names are cut on an axis; the hover text has all of it
 
-Look = dict[str, Any]
 
-
-def looks(names: Sequence[str]) -> dict[str, Look]:
-    """Name -> colour and dash, the same in all figures of a page."""
-    return {
-        name: {
-            "color": COLOURS[at % len(COLOURS)],
-            "dash": DASHES[at // len(COLOURS) % len(DASHES)],
-            "width": 2,
-        }
-        for at, name in enumerate(names)
-    }
-
-
-def jct_figure(jct_s: Mapping[str, FloatArray], look: Mapping[str, Look]) -> Figure | None:
+def jct_figure(jct_s: Mapping[str, FloatArray], whose: Mapping[str, str]) -> Figure | None:
     """The share of jobs that took at most so long, by curve; None where no job has ended.
 
-    Times (n,) are without NaN.
+    Times (n,) are without NaN; `whose` has the scheduler of each curve.
     """
     curves = {name: np.sort(times) for name, times in jct_s.items() if len(times)}
     drawn = dict(list(curves.items())[:MOST_CURVES])
@@ -198,8 +180,8 @@ def jct_figure(jct_s: Mapping[str, FloatArray], look: Mapping[str, Look]) -> Fig
         x_s, share = _curve(np.maximum(times_s, SHORTEST_S))
         longest_s = max(longest_s, float(times_s[-1]))
         data.append({
-            "type": "scatter", "name": label(name), "line": look[name] | {
-                "shape": "hv" if len(times_s) <= MOST_POINTS else "linear"},
+            "type": "scatter", "name": label(name), "legendgroup": label(name), "meta": whose[name],
+            "line": {"width": 2, "shape": "hv" if len(times_s) <= MOST_POINTS else "linear"},
             "mode": "lines" if len(times_s) > 1 else "markers",  # of one point there is no line
             "x": numbers(x_s), "y": numbers(share * 100.0, 5),
             "customdata": [time_text(value) for value in x_s.tolist()],
@@ -240,11 +222,11 @@ BEST_OF_ROLES = "Window 0, the best scheduler of each role."
 
 
 def use_figure(
-    timelines: Mapping[str, Timeline], look: Mapping[str, Look], *, of: str = BEST_OF_ROLES
+    timelines: Mapping[str, Timeline], whose: Mapping[str, str], *, of: str = BEST_OF_ROLES
 ) -> Figure | None:
     """Use of GPUs above the waiting jobs, over time; None without a timeline.
 
-    `of` says whose they are where there are several.
+    `whose` has the scheduler of each; `of` says which they are where there are several.
     """
     if not timelines:
         return None
@@ -254,14 +236,12 @@ def use_figure(
     for name, timeline in timelines.items():
         time = numbers(timeline.time_s / unit.length_s)
         common = {"type": "scatter", "mode": "lines", "x": time, "name": label(name),
-                  "legendgroup": label(name)}  # fmt: skip
-        line = {**look[name], "shape": "hv", "width": 1.5}
-        use = {"y": numbers(timeline.gpu_util_frac * 100.0, 4), "line": line,
+                  "legendgroup": label(name), "meta": whose[name],
+                  "line": {"shape": "hv", "width": 1.5}}  # fmt: skip
+        use = {"y": numbers(timeline.gpu_util_frac * 100.0, 4),
                "hovertemplate": "%{y:.1f} % busy"}  # fmt: skip
-        queue = {"y": numbers(timeline.queue_jobs, 4), "line": line, "yaxis": "y2",
+        queue = {"y": numbers(timeline.queue_jobs, 4), "yaxis": "y2",
                  "showlegend": False, "hovertemplate": "%{y:.1f} waiting"}  # fmt: skip
-        if len(timelines) == 1:
-            queue["line"] = {**line, "color": COLOURS[1]}
         data += [common | use, common | queue]
     layout = {
         "xaxis": {"title": {"text": f"time since the first submission [{unit.name}]"},
@@ -328,9 +308,7 @@ def playing_figure(curve: Sequence[tuple[int, float]], *, source: str = "") -> F
     return Figure("Learning curve", data, layout, f"{note} {source}".strip())
 
 
-def standings_figure(
-    setting: Setting, look: Mapping[str, Look], *, confidence: float, opened: bool = True
-) -> Figure:
+def standings_figure(setting: Setting, *, confidence: float, opened: bool = True) -> Figure:
     """Mean JCT of each scheduler with its interval, the best at the top, a symbol a role."""
     found = [each for each in setting.standings if "jct_mean_s" in each.intervals]
     intervals = [each.intervals["jct_mean_s"] for each in found]
@@ -346,8 +324,8 @@ def standings_figure(
         data.append({
             "type": "scatter", "mode": "markers", "name": label(role), "y": mine,
             "legendgroup": label(role), "showlegend": False, "x": numbers(centre[mine]),
-            "marker": {"size": 9, "symbol": ROLE_SYMBOLS[role],
-                       "color": [look[found[at].scheduler]["color"] for at in mine]},
+            "marker": {"size": 9, "symbol": ROLE_SYMBOLS[role]},
+            "meta": [found[at].scheduler for at in mine],
             "error_x": {
                 "type": "data", "symmetric": False, "visible": spread,
                 "array": numbers(np.nan_to_num(high - centre)[mine]),

@@ -240,7 +240,8 @@ def _write_views(
     for name in best_two(roles, ours):
         planned, row = min(runs[name], key=lambda run: run[1].labels.window)
         where = f"{name}, {title}, window {row.labels.window}"
-        again.append(Again.of(where, partial(run_of, planned.task), row.metrics))
+        play = partial(run_of, planned.task)
+        again.append(Again.of(where, row.labels.scheduler, play, row.metrics))
     seen = seen_again(again, processes=processes_of(launch.config["jobs"], cpu_count()))
     write_views(launch.folder, [section for each in seen for section in each.sections])
 
@@ -298,4 +299,5 @@ def _pooled(
     timeline = next((each for each in found if "queue_jobs" in each), {})
     pooled = [value for each in found for value in each.get("jct_s", [])]
     windows = sum("jct_s" in each for each in found)
-    return {**timeline, "name": name, "windows": windows, "jct_s": pooled}
+    whose = runs[0][1].labels.scheduler
+    return {**timeline, "name": name, "scheduler": whose, "windows": windows, "jct_s": pooled}

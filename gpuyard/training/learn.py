@@ -278,7 +278,7 @@ def show(folder: Path, learned_in: Path, config: Mapping[str, Any]) -> None:
         )  # fmt: skip
         task = simulated({**config, "scheduler": scheduler}, "validation", window, "ours")
         play = partial(run_of, task)
-        again.append(Again(f"{name}, held-out window {window}", play, known_s, math.nan))
+        again.append(Again(f"{name}, held-out window {window}", name, play, known_s, math.nan))
     write_views(folder, drawn(seen_again(again, processes=1)))
 
 

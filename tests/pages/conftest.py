@@ -103,11 +103,12 @@ def comparison_page(run, record, tmp_path_factory):
             rows.append(ComparisonRow(labels(name, role=role, window=window), metrics))
     folder = tmp_path_factory.mktemp("comparison page")
     mean_s = summarise(run)["jct_mean_s"]
-    again = [Again(name, partial(get_run, run), mean_s, 0.1) for name in ("marl", MARKUP)]
+    again = [Again(name, name, partial(get_run, run), mean_s, 0.1) for name in ("marl", MARKUP)]
     seen = seen_again(again, processes=1)
     return write_comparison_page(
         folder, rows, replace(record, program="evaluate"), ours="marl", confidence=0.95,
-        jct_s=times_s, more=[section for each in seen for section in each.sections],
+        whose={name: name for name in times_s}, jct_s=times_s,
+        more=[section for each in seen for section in each.sections],
     )  # fmt: skip
 
 

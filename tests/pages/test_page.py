@@ -14,23 +14,17 @@ import pytest
 
 from gpuyard.evaluation.again import Again, best_two, seen_again
 from gpuyard.evaluation.explanation import Reason
-from gpuyard.pages.comparison_page import (
-    _coloured,
-    _looks_of,
-    curve_of_checkpoint,
-    sweep_sections,
-    write_folder_page,
-)
+from gpuyard.pages.colours import in_colours
+from gpuyard.pages.comparison_page import curve_of_checkpoint, sweep_sections, write_folder_page
 from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.run_page import tree_figure, waits_table
-from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, looks, table_of_rows
+from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, table_of_rows
 from gpuyard.pages.sections import text_cell as cell_of
 from sim.errors import GpuYardError
 from sim.files import DAYS, MINUTES, ComparisonRow
 from sim.jobs import Demands
 from sim.report.run_folder import write_record
-from sim.report.standings import standings
 from sim.report.summary import summarise
 from sim.run import Kind, Run
 from tests.pages.conftest import MARKUP, in_turn, labels
@@ -132,7 +126,7 @@ def test_too_many_jobs_become_shares_and_the_page_says_so(hand):
     assert np.mean(figure.data[0]["z"]) == pytest.approx(100 / 8, abs=0.3)  # 1 of 4, half the time
     assert "A part of the run with 800 starts" in part.note and not part.opened
     assert len(part.data[0]["x"]) == pytest.approx(800, abs=2)
-    curve = jct_figure({"fifo": np.arange(1.0, 3001.0)}, looks(["fifo"]))
+    curve = jct_figure({"fifo": np.arange(1.0, 3001.0)}, {"fifo": "fifo"})
     assert len(curve.data[0]["x"]) == MOST_POINTS
     assert "400 quantiles of up to 3,000 jobs" in curve.note
     assert curve.data[0]["x"][-1] == 3000.0
@@ -223,8 +217,8 @@ def test_lines_of_one_scheduler_differ_in_strokes():
         for load in (0.5, 0.9) for agents in (1, 4) for name in ("sjf", "fifo")
     ]  # fmt: skip
     first = sweep_sections(rows, confidence=0.95)
-    look = _looks_of(standings(rows, ours=None, confidence=0.95), first)
-    lines = [trace["line"] for trace in _coloured(first, look)[1].data]
+    (data,) = in_colours([first[1].data])
+    lines = [trace["line"] for trace in data]
     assert len({(line["color"], line["dash"]) for line in lines}) == len(lines) == 4
     assert len({line["color"] for line in lines}) == 2
 
@@ -239,7 +233,7 @@ def test_a_run_is_not_drawn_where_it_fails_differs_or_takes_too_long(run, caplog
         "other": (lambda: run, 2 * mean_s, 0.1), "gone": (fails, mean_s, 0.1),
         "long": (fails, mean_s, 21.0), "same": (lambda: run, mean_s, math.nan),
     }  # fmt: skip
-    seen = seen_again([Again(name, *each) for name, each in asked.items()], processes=1)
+    seen = seen_again([Again(name, name, *each) for name, each in asked.items()], processes=1)
     assert [each.name for each in seen] == ["same"]
     assert len(seen[0].jct_s) == 40 and len(seen[0].sections) == 3
     for name, words in (("other", "has the code"), ("gone", "trace.csv"), ("long", "took 21 s")):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.evaluation.compare import MOST_CURVES
+from gpuyard.pages.colours import in_colours
 from gpuyard.pages.sections import MOST_CURVES as MOST_ON_PAGE
-from gpuyard.pages.sections import looks as page_looks
 from sim import files
 from sim.report.arms import arm_rows
 from sim.report.comparison_report import sweep_markdown, sweep_of, write_comparison
@@ -162,8 +162,9 @@ def test_a_scheduler_has_one_colour_in_all_figures_and_no_two_lines_look_alike()
     assert len({line["linestyle"] for name, line in lines.items() if name[0] != "m"}) == 3
     found = looks({f"{at:02}": (f"{at:02}", "composite") for at in range(MOST_CURVES)}).values()
     assert len({tuple(look.values()) for look in found}) == MOST_CURVES
-    found = page_looks([f"{at}" for at in range(MOST_ON_PAGE)]).values()
-    assert len({tuple(look.values()) for look in found}) == MOST_ON_PAGE
+    lines = [{"meta": name, "legendgroup": name, "line": {}} for name in map(str, range(24))]
+    assert len(lines) == MOST_ON_PAGE
+    assert len({tuple(line["line"].values()) for line in in_colours([lines])[0]}) == MOST_ON_PAGE
 
 
 def rows_of(make, stretches, ratios):
