@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 from rich.console import Group
 
+from gpuyard.evaluation.again import write_views
+from gpuyard.pages.comparison_page import VIEWS
+from gpuyard.pages.page import Figure, label, numbers
 from gpuyard.reproduction.node import PAGE_FILE
 from gpuyard.reproduction.runs import rank_rows, write_frame
+from sim.arrays import FloatArray
 from sim.files import write_atomically
 from sim.report.figure_studies import rank_figure
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
@@ -16,27 +20,55 @@ from sim.report.job_times import mean_interval
 from sim.report.significance import Ranking, ranking
 from sim.report.table_text import TableText, markdown, markdown_table, rich_tables
 
+PLANS, RATIO, PROGRESS = (
+    "plans judged",
+    "best makespan over HEFT's, mean",
+    "Searches at equal budget",
+)
+Progress = Mapping[str, tuple[FloatArray, FloatArray]]  # method -> plans judged (n,), ratio (n,)
 
-def draw_progress(
-    rows: Sequence[Mapping[str, Any]], methods: Sequence[str], *, ours: str, path: Path
-) -> None:
-    """The best makespan over HEFT's, mean over problems, while plans are judged."""
+
+def progress_of(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]) -> Progress:
+    """The best makespan over HEFT's, mean over problems, while a search judges plans."""
+    found = {}
+    for method in methods:
+        mine = [row for row in rows if row["method"] == method]
+        judged = max((row["judged"] for row in mine), default=0)
+        if judged > 1:
+            curve = np.mean([np.array(row["history_s"]) / row["heft_s"] for row in mine], axis=0)
+            found[method] = np.linspace(1 / len(curve), 1, len(curve)) * judged, curve
+    return found
+
+
+def progress_figure(progress: Progress) -> Figure:
+    """The same for a page."""
+    data = [{
+        "type": "scatter", "mode": "lines", "name": label(method), "legendgroup": label(method),
+        "meta": method, "x": numbers(plans), "y": numbers(ratio), "line": {"width": 2},
+        "hovertemplate": "%{y:.3f} after %{x:.0f} plans",
+    } for method, (plans, ratio) in progress.items()]  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": PLANS}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": f"{RATIO} (log scale)"}, "type": "log"},
+        "showlegend": True,
+    }
+    return Figure(PROGRESS, data, layout, "Lower is better; 1 is HEFT's plan.")
+
+
+def draw_progress(progress: Progress, *, ours: str, path: Path) -> None:
+    """The same as PNG."""
     figure = new_figure(8.0, 4.5)
     axes = figure.subplots()
-    searches = [m for m in methods if any(r["method"] == m and r["judged"] > 1 for r in rows)]
-    for place, method in enumerate(searches):
-        mine = [row for row in rows if row["method"] == method]
-        curve = np.mean([np.array(row["history_s"]) / row["heft_s"] for row in mine], axis=0)
-        plans = np.linspace(1 / len(curve), 1, len(curve)) * max(row["judged"] for row in mine)
+    for place, (method, (plans, ratio)) in enumerate(progress.items()):
         look = line_look(place) | ({"linewidth": 3.0} if method == ours else {})
-        axes.plot(plans, curve, label=method, **look)
+        axes.plot(plans, ratio, label=method, **look)
     axes.axhline(1.0, color=GREY, linewidth=1)
     axes.set_yscale("log")
     for axis_part in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         axis_part(lambda value, _: f"{value:.3g}")
-    axes.set_xlabel("plans judged")
-    axes.set_ylabel("best makespan over HEFT's, mean")
-    heading(axes, "Searches at equal budget")
+    axes.set_xlabel(PLANS)
+    axes.set_ylabel(RATIO)
+    heading(axes, PROGRESS)
     tidy(axes, grid="both")
     axes.legend(fontsize=8, frameon=False, loc="upper right")
     save_png(figure, path)
@@ -44,7 +76,7 @@ def draw_progress(
 
 RESULT_FILES = (
     "comparison.csv", "standings.csv", "reductions.csv", "ranks.csv", "report.md", "ranks.png",
-    "progress.png", PAGE_FILE,
+    "progress.png", PAGE_FILE, VIEWS,
 )  # fmt: skip
 PUBLISHED = (
     "Published, mean share of the makespan saved: 8 to 16 % against the best learned rival "
@@ -76,7 +108,10 @@ def write_dag_report(
     if found is not None:
         write_frame(folder / "ranks.csv", rank_rows(found))
         rank_figure(found, path=folder / "ranks.png", over="problems", ours=ours)
-    draw_progress(rows, methods, ours=ours, path=folder / "progress.png")
+    progress = progress_of(rows, methods)
+    draw_progress(progress, ours=ours, path=folder / "progress.png")
+    if progress:
+        write_views(folder, [progress_figure(progress)])
     notes = _notes(saved, found, settings)
     whole = [row for row in saved if row["family"] == ALL]
     text = [f"# {title}", "", *(f"{note}\n" for note in notes)]

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from gpuyard.pages.page import sections_of
 from marl.env.plan_env import PlacementNetwork, save_plan_policy
 from sim.errors import override
 from tests.forking import run_program
@@ -46,6 +47,10 @@ def test_small_and_again(tmp_path):
     assert "66.56" in (tmp_path / "report.md").read_text()
     page = (tmp_path / "page.md").read_text()
     assert "| makespan over HEFT's | " in page and "| `heft` | " in page
+    (figure,) = sections_of((tmp_path / "views.json").read_text())
+    (ours,) = [line for line in figure.data if line["meta"] == "worl_rtgs"]
+    assert ours["x"][-1] == 40.0 and ours["y"] == sorted(ours["y"], reverse=True)
+    assert figure.title in (tmp_path / "report.html").read_text(encoding="utf-8")
 
     parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
     next(iter(parts)).unlink()  # as if it had been stopped
