@@ -44,23 +44,24 @@ def joins_unknown(types: int, profiles: int) -> IntArray:
 
 @kernel
 def _sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
-    """What a GPU that may have tenants costs one of a kind; NO_COST: it has no room for it."""
-    kind, tenants, limit_milli = memory.kind[number], memory.tenants, state.world[0].gpu_limit_milli
+    """What a GPU that may have tenants costs one of a class; NO_COST: it has no room for it."""
+    class_, tenants = memory.job_class[number], memory.tenants
+    limit_milli = state.world[0].gpu_limit_milli
     belief, least_speed = memory.belief, memory.rule[0].least_speed
     slowing, feasible = belief.slowing, belief.feasible
-    return sharing_cost(state, kind, gpu, slowing, feasible, tenants, limit_milli, least_speed)
+    return sharing_cost(state, class_, gpu, slowing, feasible, tenants, limit_milli, least_speed)
 
 
 @kernel
 def _known_sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
-    """The same, remembered for kinds that ask for whole GPUs until the tenants are others."""
-    kind, version = memory.kind[number], state.gpu[gpu].version
-    if kind.gpu_milli != WHOLE_GPU_MILLI:
+    """The same, remembered for classes that ask for whole GPUs until the tenants are others."""
+    class_, version = memory.job_class[number], state.gpu[gpu].version
+    if class_.gpu_milli != WHOLE_GPU_MILLI:
         return _sharing_cost(state, memory, number, gpu)
-    if memory.joined_at[kind.profile, gpu] != version:
-        memory.joined_at[kind.profile, gpu] = version
-        memory.joining[kind.profile, gpu] = _sharing_cost(state, memory, number, gpu)
-    return float(memory.joining[kind.profile, gpu])
+    if memory.joined_at[class_.profile, gpu] != version:
+        memory.joined_at[class_.profile, gpu] = version
+        memory.joining[class_.profile, gpu] = _sharing_cost(state, memory, number, gpu)
+    return float(memory.joining[class_.profile, gpu])
 
 
 @kernel
@@ -78,46 +79,47 @@ def _see_tenants(state: State, memory: Memory, server: int) -> None:
             who = profiles + FULL
         elif row.tenants == 1 and row.milli == WHOLE_GPU_MILLI:
             limited = state.world[0].gpu_limit_milli < 2 * WHOLE_GPU_MILLI
-            kind = memory.waiter[state.tenant[gpu, 0]].kind
-            who = profiles + FULL if limited else memory.kind[kind].profile
+            number = memory.waiter[state.tenant[gpu, 0]].job_class
+            who = profiles + FULL if limited else memory.job_class[number].profile
         memory.who[gpu] = who
 
 
 @kernel
 def _ask_joining(state: State, memory: Memory, number: int, gpu: int) -> int:
-    """1 if a kind may join the tenants of a GPU; remembered where it is one and both are whole."""
+    """1 if a class may join the tenants of a GPU; remembered where it is one and both are whole."""
     joins, who = memory.joins, memory.who[gpu]
     may = int(_known_sharing_cost(state, memory, number, gpu) < NO_COST)
     if who < joins.shape[1]:
-        joins[memory.server_type[state.gpu[gpu].server], memory.kind[number].profile, who] = may
+        type_ = memory.server_type[state.gpu[gpu].server]
+        joins[type_, memory.job_class[number].profile, who] = may
     return may
 
 
 @kernel
 def _count_anew(state: State, memory: Memory, number: int, server: int) -> int:
-    """GPUs of a server that one of a kind may take or join."""
-    kind, where, count = memory.kind[number], state.server[server], 0
-    if kind.gpu_milli != WHOLE_GPU_MILLI:
+    """GPUs of a server that one of a class may take or join."""
+    class_, where, count = memory.job_class[number], state.server[server], 0
+    if class_.gpu_milli != WHOLE_GPU_MILLI:
         for gpu in range(where.first_gpu, where.last_gpu):
             count += _sharing_cost(state, memory, number, gpu) < NO_COST
         return count
     _see_tenants(state, memory, server)
     joins, who = memory.joins, memory.who
-    type_, profile = memory.server_type[server], kind.profile
+    type_, profile = memory.server_type[server], class_.profile
     for gpu in range(where.first_gpu, where.last_gpu):
         may = joins[type_, profile, who[gpu]]
         if may == UNKNOWN:
             may = _ask_joining(state, memory, number, gpu)
         count += may
-    memory.counted_at[kind.like, server] = where.version
-    memory.joinable[kind.like, server] = count
+    memory.counted_at[class_.like, server] = where.version
+    memory.joinable[class_.like, server] = count
     return count
 
 
 @kernel
 def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
-    """How many GPUs each server has to share, for a kind that needs nothing but whole GPUs."""
-    part, offer, like = state.partition[m], memory.offer, memory.kind[number].like
+    """How many GPUs each server has to share, for a class that needs nothing but whole GPUs."""
+    part, offer, like = state.partition[m], memory.offer, memory.job_class[number].like
     counted_at, joinable = memory.counted_at[like], memory.joinable[like]
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
@@ -160,7 +162,7 @@ def _offer_shared(state: State, memory: Memory, server: int, most: int, number: 
 
 @kernel
 def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> None:
-    """Fill `memory.offer` with what partition `m` offers a job of a kind in this mode.
+    """Fill `memory.offer` with what partition `m` offers a job of a class in this mode.
 
     Of empty GPUs as far as a server has cores and memory the number alone is written: which they
     are the state knows (`scalars.whole`). So it is of GPUs to share (`scalars.priced`): who looks
@@ -168,24 +170,24 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
     """
     _clear(state, memory, m)
     offer, part, scalars = memory.offer, state.partition[m], memory.scalars[0]
-    whole = mode == ALONE and memory.kind[number].gpu_milli == WHOLE_GPU_MILLI
+    whole = mode == ALONE and memory.job_class[number].gpu_milli == WHOLE_GPU_MILLI
     scalars.priced, scalars.whole, scalars.offered = int(mode == SHARED), int(whole), number
-    if mode == SHARED and memory.kind[number].picky == 0:
+    if mode == SHARED and memory.job_class[number].picky == 0:
         _offer_sharing(state, memory, m, number)
         return
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
-        most = workers_on(state, memory.kind[number], server, False)
+        most = workers_on(state, memory.job_class[number], server, False)
         if whole:
             count = min(state.free_gpus.usable[server], most)
         elif mode == SHARED:
             count = min(_count_anew(state, memory, number, server), most) if most > 0 else 0
         else:
-            kind, tight = memory.kind[number], mode == TIGHT
-            count = parts_on(state, kind, server, tight, offer.gpu, offer.cost)
+            class_, tight = memory.job_class[number], mode == TIGHT
+            count = parts_on(state, class_, server, tight, offer.gpu, offer.cost)
         set_usable(offer, 0, server, count)
-        set_most(offer, 0, server, workers_on(state, memory.kind[number], server, True))
-    if mode == TIGHT and memory.kind[number].gang == 1:
+        set_most(offer, 0, server, workers_on(state, memory.job_class[number], server, True))
+    if mode == TIGHT and memory.job_class[number].gang == 1:
         _leave_tightest(state, memory, m)
     if mode == ALONE and not whole:
         for i in range(part.first_own, part.last_own):
@@ -198,19 +200,19 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
 def name_shared(state: State, memory: Memory, server: int) -> None:
     """Write which GPUs of a server are offered to share, and what each costs.
 
-    A kind that needs nothing but whole GPUs joins where it was counted (`_offer_sharing`); what
+    A class that needs nothing but whole GPUs joins where it was counted (`_offer_sharing`); what
     that costs is worked out where the placer looks at it.
     """
     number, placer = memory.scalars[0].offered, memory.rule[0].placer
-    kind, where, joins = memory.kind[number], state.server[server], memory.joins
-    if kind.picky == 0 and placer not in LOOK_AT_COSTS:
+    class_, where, joins = memory.job_class[number], state.server[server], memory.joins
+    if class_.picky == 0 and placer not in LOOK_AT_COSTS:
         for gpu in range(where.first_gpu, where.last_gpu):
-            may = joins[memory.server_type[server], kind.profile, memory.who[gpu]]
+            may = joins[memory.server_type[server], class_.profile, memory.who[gpu]]
             if may == UNKNOWN:
                 may = _ask_joining(state, memory, number, gpu)
             memory.offer.gpu[gpu] = may == 1
         return
-    _offer_shared(state, memory, server, workers_on(state, kind, server, False), number)
+    _offer_shared(state, memory, server, workers_on(state, class_, server, False), number)
 
 
 @kernel
@@ -239,10 +241,10 @@ def _place_alone(state: State, memory: Memory, m: int, job: int) -> bool:
 
     A part goes where least is left over, and opens an empty GPU only where no other has room.
     """
-    number = memory.waiter[job].kind
-    if memory.kind[number].picky == 0:
+    number = memory.waiter[job].job_class
+    if memory.job_class[number].picky == 0:
         return _place_on_empty(state, memory, m, job)
-    if memory.kind[number].gpu_milli < WHOLE_GPU_MILLI:
+    if memory.job_class[number].gpu_milli < WHOLE_GPU_MILLI:
         make_offer(state, memory, m, number, TIGHT)
         if choose(state, memory, 0, m, job):
             return True
@@ -264,7 +266,7 @@ def place(state: State, memory: Memory, m: int, job: int) -> bool:
         return True
     if sharing == NEVER:
         return False
-    make_offer(state, memory, m, memory.waiter[job].kind, SHARED)
+    make_offer(state, memory, m, memory.waiter[job].job_class, SHARED)
     return choose(state, memory, 0, m, job)
 
 

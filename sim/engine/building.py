@@ -121,7 +121,8 @@ def _link(memory: Memory, state: State, *, plays: bool) -> None:
 
 def _routines(memory: Memory, state: State, *, plays: bool) -> Iterator[Routine]:
     rule, handles = memory.rule[0], (state, memory)
-    placing = place if rule["sharing"] != NEVER or memory.kind["picky"].any() else place_plainly
+    picky = memory.job_class["picky"].any()
+    placing = place if rule["sharing"] != NEVER or picky else place_plainly
     if codes.IN_PYTHON in (rule["placer"], rule["sharing"]):
         placing = place_by_python
     yield Routine(layout.PLACE, placing, ask, handles, 2)
@@ -159,25 +160,25 @@ def _parts(memory: Memory, state: State) -> Iterator[Routine]:
 def _memory(
     rule: RowArray, child: QueueScheduler, state: State, view: ClusterView, found: Arithmetic | None
 ) -> Memory:
-    kind, kind_of = _kinds(rule, child, state, view)
+    classes, class_of = _classes(rule, child, state, view)
     partitions, servers, gpus = len(state.partition), len(state.server), len(state.gpu)
-    profiles = int(kind["profile"].max()) + 1
+    profiles = int(classes["profile"].max()) + 1
     largest = state.free_gpus.tally.shape[1] - 2
-    queue = np.zeros((partitions, 2 * len(kind)), dtype=layout.QUEUE)
-    tried = np.zeros((partitions, len(kind)), dtype=layout.TRIED)
+    queue = np.zeros((partitions, 2 * len(classes)), dtype=layout.QUEUE)
+    tried = np.zeros((partitions, len(classes)), dtype=layout.TRIED)
     rank = np.zeros(len(state.running), dtype=layout.RANK)
     tried["refused"] = rank["job"] = NOBODY
     offer = make_free_gpus(1, servers, gpus, largest)
     offer.tally[0, 0] = offer.sizes[0, 0] = servers
     joining = (profiles, gpus) if rule["sharing"][0] != NEVER else (1, 1)
-    scalars, likes = np.zeros(1, dtype=layout.SCALARS), int(kind["like"].max()) + 1
+    scalars, likes = np.zeros(1, dtype=layout.SCALARS), int(classes["like"].max()) + 1
     scalars["room_of"] = NOBODY
     return Memory(
-        routine=np.zeros(layout.ROUTINES, dtype=np.int64), rule=rule, scalars=scalars, kind=kind,
-        queue=queue, live=np.zeros(queue.shape, dtype=np.int64),
+        routine=np.zeros(layout.ROUTINES, dtype=np.int64), rule=rule, scalars=scalars,
+        job_class=classes, queue=queue, live=np.zeros(queue.shape, dtype=np.int64),
         num_live=np.zeros(partitions, dtype=np.int64), tried=tried,
-        limit=np.zeros(int(kind["group"].max()) + 1, dtype=layout.LIMIT),
-        waiter=_waiters(rule, kind_of, view),
+        limit=np.zeros(int(classes["group"].max()) + 1, dtype=layout.LIMIT),
+        waiter=_waiters(rule, class_of, view),
         steps=np.zeros(1, dtype=layout.STEP) if found is None else found.steps,
         columns=np.zeros((1, 1)) if found is None else found.columns, rank=rank,
         victim=np.zeros(len(state.running), dtype=np.int64), stamped=np.zeros(gpus, dtype=np.int64),
@@ -188,7 +189,7 @@ def _memory(
         who=np.zeros(gpus, dtype=np.int64), seen_at=np.full(servers, NOBODY, dtype=np.int64),
         joinable=np.zeros((likes, servers), dtype=np.int64),
         counted_at=np.full((likes, servers), NOBODY, dtype=np.int64),
-        compact=_compact(rule, kind, partitions), nic_jobs=np.zeros(servers, dtype=np.int64),
+        compact=_compact(rule, classes, partitions), nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
         tenants=empty_tenants(state.tenant.shape[1]), server_type=np.array(view.server_type),
         server_rack=np.ascontiguousarray(state.server["rack"]),
@@ -198,32 +199,32 @@ def _memory(
     )  # fmt: skip
 
 
-def _kinds(
+def _classes(
     rule: RowArray, child: QueueScheduler, state: State, view: ClusterView
 ) -> tuple[RowArray, IntArray]:
-    """KIND of every kind, and (J,) the kind of each job."""
+    """JOB_CLASS of every class, and (J,) the class of each job."""
     job = state.job
     judged = rule["sharing"][0] != NEVER or rule["placer"][0] in JUDGES_PROFILE
     profile = view.jobs.profile if judged else np.zeros(len(job), dtype=np.int64)
     asks = ("gpu_milli", "cpu_milli", "memory_mib", "type_mask")
-    rows, kind_of = distinct_rows([profile, *(job[name] for name in asks), job["num_gpus"]])
-    kind = np.zeros(len(rows), dtype=layout.KIND)
+    rows, class_of = distinct_rows([profile, *(job[name] for name in asks), job["num_gpus"]])
+    classes = np.zeros(len(rows), dtype=layout.JOB_CLASS)
     for at, name in enumerate(("profile", *asks, "gang")):
-        kind[name] = rows[:, at]
-    kind["group"] = np.unique(rows[:, :-1], axis=0, return_inverse=True)[1].reshape(-1)
+        classes[name] = rows[:, at]
+    classes["group"] = np.unique(rows[:, :-1], axis=0, return_inverse=True)[1].reshape(-1)
     present = int(np.bitwise_or.reduce(1 << state.server["gpu_type"]))
-    kind["picky"] = (
-        (kind["gpu_milli"] != WHOLE_GPU_MILLI)
-        | ((kind["type_mask"] & present) != present)
-        | ((kind["cpu_milli"] > 0) & (state.server["cpu_milli"].min() < UNBOUNDED))
-        | ((kind["memory_mib"] > 0) & (state.server["memory_mib"].min() < UNBOUNDED))
+    classes["picky"] = (
+        (classes["gpu_milli"] != WHOLE_GPU_MILLI)
+        | ((classes["type_mask"] & present) != present)
+        | ((classes["cpu_milli"] > 0) & (state.server["cpu_milli"].min() < UNBOUNDED))
+        | ((classes["memory_mib"] > 0) & (state.server["memory_mib"].min() < UNBOUNDED))
     )
     if rule["sharing"][0] != NEVER:
-        kind["like"] = _likes(rule, view.belief)[kind["profile"]]
+        classes["like"] = _likes(rule, view.belief)[classes["profile"]]
     if rule["placer"][0] == codes.SKEW:
         placer: Any = child.placer
-        kind["skewed"] = placer.skewed(view.belief.catalogue)[kind["profile"]]
-    return kind, kind_of
+        classes["skewed"] = placer.skewed(view.belief.catalogue)[classes["profile"]]
+    return classes, class_of
 
 
 def _likes(rule: RowArray, belief: Physics) -> IntArray:
@@ -237,9 +238,9 @@ def _likes(rule: RowArray, belief: Physics) -> IntArray:
     return like
 
 
-def _waiters(rule: RowArray, kind_of: IntArray, view: ClusterView) -> RowArray:
-    waiter = np.zeros(len(kind_of), dtype=layout.WAITER)
-    waiter["kind"] = kind_of
+def _waiters(rule: RowArray, class_of: IntArray, view: ClusterView) -> RowArray:
+    waiter = np.zeros(len(class_of), dtype=layout.WAITER)
+    waiter["job_class"] = class_of
     waiter["stopped_in"] = NOBODY
     predicts = rule["order"][0] in (codes.LEFT, codes.SERVICE, codes.TETRIS)
     if predicts or rule["placer"][0] == codes.LWF:
@@ -276,9 +277,9 @@ def belief_of(view: ClusterView, needs: Signal) -> Belief:
     )  # fmt: skip
 
 
-def _compact(rule: RowArray, kind: RowArray, partitions: int) -> Compact:
+def _compact(rule: RowArray, classes: RowArray, partitions: int) -> Compact:
     looks = rule["placer"][0] == codes.COMPACT_WAIT
-    profiles, gangs = int(kind["profile"].max()) + 1, int(kind["gang"].max()) + 1
+    profiles, gangs = int(classes["profile"].max()) + 1, int(classes["gang"].max()) + 1
     m, p, b = (partitions, profiles, gangs) if looks else (1, 1, 1)
     return Compact(
         least_s=np.full((m, p, b), np.nan),

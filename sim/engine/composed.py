@@ -156,8 +156,8 @@ class QueueScheduler(Composed, ABC):
         """
         return self.patient is None and (not self.sharing.shares or most_tenants <= PAIR)
 
-    def kind_of(self, view: ClusterView, job: int) -> tuple[int, ...]:
-        """Jobs of one kind can be placed alike: same gang, demands and, where shared, profile."""
+    def class_of(self, view: ClusterView, job: int) -> tuple[int, ...]:
+        """Jobs of one class can be placed alike: same gang, demands and, where shared, profile."""
         profile = int(view.jobs.profile[job]) if Signal.PROFILE in self.sharing.needs else -1
         return int(view.jobs.num_gpus[job]), profile, *ask_of(view.jobs.demands, job)
 
@@ -274,7 +274,7 @@ def child_of(scheduler: Composed) -> QueueScheduler:
 MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away
 JUDGES_JOB = (codes.DELAY,)
 BY_VIEW = ("order", "priority")  # ways to say who comes first that are asked at each decision
-OWN_RULES = ("decide", "orders", "kind_of", "asked_again_s", "wake_s")
+OWN_RULES = ("decide", "orders", "class_of", "asked_again_s", "wake_s")
 
 
 def rule_of(scheduler: Scheduler, state: State) -> RowArray | str:

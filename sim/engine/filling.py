@@ -28,21 +28,21 @@ def stamp_of(state: State, memory: Memory, m: int) -> int:
 
 @kernel
 def refuse(state: State, memory: Memory, m: int, number: int) -> None:
-    """A kind has no room: nor has it before something changes, nor larger gangs in this pass."""
-    scalars, kind = memory.scalars[0], memory.kind[number]
+    """A class has no room: nor has it before something changes, nor larger gangs in this pass."""
+    scalars, class_ = memory.scalars[0], memory.job_class[number]
     memory.tried[m, number].refused = stamp_of(state, memory, m)
     memory.tried[m, number].refused_key = np.inf  # nobody was to give way
-    limit = memory.limit[kind.group]
-    if memory.rule[0].by_size != 0 and (limit.pass_ != scalars.pass_ or limit.gang > kind.gang):
+    limit = memory.limit[class_.group]
+    if memory.rule[0].by_size != 0 and (limit.pass_ != scalars.pass_ or limit.gang > class_.gang):
         limit.pass_ = scalars.pass_
-        limit.gang = kind.gang
+        limit.gang = class_.gang
 
 
 @kernel
 def is_refused(state: State, memory: Memory, m: int, number: int) -> bool:
-    """Whether a kind is known to have no room."""
-    limit, kind = memory.limit[memory.kind[number].group], memory.kind[number]
-    if limit.pass_ == memory.scalars[0].pass_ and kind.gang >= limit.gang:
+    """Whether a class is known to have no room."""
+    limit, class_ = memory.limit[memory.job_class[number].group], memory.job_class[number]
+    if limit.pass_ == memory.scalars[0].pass_ and class_.gang >= limit.gang:
         return True
     return bool(memory.tried[m, number].refused == stamp_of(state, memory, m))
 
@@ -62,17 +62,17 @@ def _first_in(state: State, memory: Memory, m: int, home: int, best: int, all_: 
 
     With `all_` also one that is known to have none.
     """
-    kinds, at = len(memory.kind), 0
+    classes, at = len(memory.job_class), 0
     while at < memory.num_live[home]:
-        number = memory.live[home, at]
-        job = first_of(state, memory, home, number)
+        queue = memory.live[home, at]
+        job = first_of(state, memory, home, queue)
         if job == NOBODY:
             continue  # another queue stands here now
         at += 1
-        kind = number if number < kinds else number - kinds
-        if m != home and number >= kinds:
+        if m != home and queue >= classes:
             continue
-        if (all_ or not is_refused(state, memory, m, kind)) and comes_before(memory, job, best):
+        number = queue if queue < classes else queue - classes
+        if (all_ or not is_refused(state, memory, m, number)) and comes_before(memory, job, best):
             best = job
     return best
 
@@ -116,7 +116,7 @@ def fill(state: State, memory: Memory, m: int, stealing: int) -> int:
         job = first_waiting(state, memory, m, takes)
         if job == NOBODY:
             break
-        number, home = memory.waiter[job].kind, state.job[job].partition
+        number, home = memory.waiter[job].job_class, state.job[job].partition
         if strict and is_refused(state, memory, m, number):
             break
         if ask(memory.routine[PLACE], state, memory, m, job):
@@ -160,7 +160,7 @@ def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: boo
             break
         if not _may_be_served(state, memory, m, jobs, at, takes):
             break
-        number = memory.waiter[job].kind
+        number = memory.waiter[job].job_class
         known = not judges and is_refused(state, memory, m, number)
         if not known and _try(state, memory, m, job):
             started += 1
@@ -238,7 +238,7 @@ def order_counts(state: State, memory: Memory, m: int, takes: bool, least: int) 
             return True
         if not preempts and not shrinks:
             continue
-        number = memory.waiter[job].kind
+        number = memory.waiter[job].job_class
         if not preempts and is_refused(state, memory, m, number):
             continue
         if ask(memory.routine[PLACE], state, memory, m, job):

@@ -34,7 +34,7 @@ RULE = np.dtype(
         ("shrinks", INT),  # what is offered only shrinks between releases
         ("monotone", INT),  # one victim more never takes room away
         ("by_size", INT),  # who finds no place, of its like no larger gang finds one
-        ("judges_job", INT),  # the placer looks at the job, not at its kind alone
+        ("judges_job", INT),  # the placer looks at the job, not at its class alone
         ("listed", INT),  # who waits is put in order at each decision: no heaps are kept
         ("checks", INT),  # what is believed to fit may not: starts are checked
         ("ages", INT),  # keys change while jobs wait
@@ -54,7 +54,7 @@ SCALARS = np.dtype(
         ("mixed", INT),  # the decision's rows are not in the log's order
         ("whole", INT),  # `offer` has numbers alone: its GPUs are the first empty ones of a server
         ("priced", INT),  # what is offered differs in what it costs: GPUs to share
-        ("offered", INT),  # kind to which `offer` was made
+        ("offered", INT),  # class to which `offer` was made
         ("link_changes", INT),  # decisions that began with others on links (`compact_wait`)
         ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
         ("aside", INT),  # jobs passed over in this pass that go on waiting, linked by `left`
@@ -74,13 +74,13 @@ SCALARS = np.dtype(
     align=True,
 )
 
-# Jobs of one kind can be placed alike: same gang, same demands and, where it matters, same profile.
-KIND = np.dtype(
+# Jobs of one class can be placed alike: same gang, demands and, where it matters, profile.
+JOB_CLASS = np.dtype(
     [
         ("gang", INT),
         ("profile", INT),  # 0 where nobody looks at it
-        ("group", INT),  # kinds that differ in their gang alone
-        ("like", INT),  # kinds of whole GPUs that may share with the same jobs
+        ("group", INT),  # classes that differ in their gang alone
+        ("like", INT),  # classes of whole GPUs that may share with the same jobs
         ("gpu_milli", INT),
         ("cpu_milli", INT),
         ("memory_mib", INT),
@@ -91,10 +91,10 @@ KIND = np.dtype(
     align=True,
 )
 
-# Waiting jobs of one kind in one partition; those that may not be forwarded stand apart.
+# Waiting jobs of one class in one partition; those that may not be forwarded stand apart.
 QUEUE = np.dtype([("root", INT), ("size", INT), ("live_at", INT)], align=True)
 
-# What is known of a kind in a partition.
+# What is known of a class in a partition.
 TRIED = np.dtype(
     [
         ("refused", INT),  # stamp of the partition when it had no room; NOBODY
@@ -109,7 +109,7 @@ LIMIT = np.dtype([("gang", INT), ("pass_", INT)], align=True)
 # A job while it waits, or may be preempted.
 WAITER = np.dtype(
     [
-        ("kind", INT),
+        ("job_class", INT),
         ("key", FLOAT),
         ("left", INT),  # children in its heap
         ("right", INT),
@@ -175,13 +175,13 @@ RAISED = -1  # what these give, and the verdict, where they raised an error
 
 @dataclass(frozen=True, eq=False)
 class Memory(Handle):
-    """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
+    """J jobs of K classes, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
 
     routine: IntArray  # (14,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
     scalars: RowArray  # (1,) SCALARS
-    kind: RowArray  # (K,) KIND
-    queue: RowArray  # (M, 2 K) QUEUE: kind k, then those that may not be forwarded
+    job_class: RowArray  # (K,) JOB_CLASS
+    queue: RowArray  # (M, 2 K) QUEUE: class k, then those that may not be forwarded
     live: IntArray  # (M, 2 K) queues with jobs, first num_live
     num_live: IntArray  # (M,)
     tried: RowArray  # (M, K) TRIED

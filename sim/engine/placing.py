@@ -185,10 +185,11 @@ def place_by_timers(state: State, memory: Memory, free: int, m: int, job: int) -
 @array_kernel
 def place_by_skew(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     """Rule of `sim.placers.by_room.Skew`."""
-    free_gpus, kind = looked_at(state, memory, free), memory.kind[memory.waiter[job].kind]
+    free_gpus, number = looked_at(state, memory, free), memory.waiter[job].job_class
+    class_ = memory.job_class[number]
     servers, racks = own_servers(state, m), len(state.rack)
-    gang, rack, widest = kind.gang, memory.server_rack, NETWORK
-    if kind.skewed != 0:
+    gang, rack, widest = class_.gang, memory.server_rack, NETWORK
+    if class_.skewed != 0:
         widest = narrowest(servers, free_gpus.most, rack, racks, gang)
     tier = narrowest(servers, free_gpus.usable, rack, racks, gang)
     if tier > min(widest, NETWORK):
@@ -320,9 +321,9 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
-    placer, number = memory.rule[0].placer, memory.waiter[job].kind
+    placer, number = memory.rule[0].placer, memory.waiter[job].job_class
     free_gpus, part = looked_at(state, memory, free), (m if free != 0 else 0)
-    gang, priced = memory.kind[number].gang, memory.scalars[0].priced != 0
+    gang, priced = memory.job_class[number].gang, memory.scalars[0].priced != 0
     if usable_in(free_gpus, part) < gang:
         return False
     if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):

@@ -34,32 +34,32 @@ from sim.kernel.step import LEGAL
 
 @kernel
 def _limited(memory: Memory, number: int) -> bool:
-    """Whether a kind has no room in this pass, since a gang as large as its had none."""
-    limit, kind = memory.limit[memory.kind[number].group], memory.kind[number]
-    return bool(limit.pass_ == memory.scalars[0].pass_ and kind.gang >= limit.gang)
+    """Whether a class has no room in this pass, since a gang as large as its had none."""
+    limit, class_ = memory.limit[memory.job_class[number].group], memory.job_class[number]
+    return bool(limit.pass_ == memory.scalars[0].pass_ and class_.gang >= limit.gang)
 
 
 @kernel
 def _limit(memory: Memory, number: int) -> None:
-    scalars, kind = memory.scalars[0], memory.kind[number]
-    limit = memory.limit[kind.group]
-    if limit.pass_ != scalars.pass_ or limit.gang > kind.gang:
+    scalars, class_ = memory.scalars[0], memory.job_class[number]
+    limit = memory.limit[class_.group]
+    if limit.pass_ != scalars.pass_ or limit.gang > class_.gang:
         limit.pass_ = scalars.pass_
-        limit.gang = kind.gang
+        limit.gang = class_.gang
 
 
 @kernel
 def _first_waiting(state: State, memory: Memory, m: int) -> int:
     """Who of partition `m` comes first of all that may have room, the preempted included."""
-    best, at, kinds = memory.scalars[0].preempted, 0, len(memory.kind)
+    best, at, classes = memory.scalars[0].preempted, 0, len(memory.job_class)
     while at < memory.num_live[m]:
-        number = memory.live[m, at]
-        job = first_of(state, memory, m, number)
+        queue = memory.live[m, at]
+        job = first_of(state, memory, m, queue)
         if job == NOBODY:
             continue
         at += 1
-        kind = number if number < kinds else number - kinds
-        if _limited(memory, kind) or memory.tried[m, kind].passed == memory.scalars[0].pass_:
+        number = queue if queue < classes else queue - classes
+        if _limited(memory, number) or memory.tried[m, number].passed == memory.scalars[0].pass_:
             continue
         if comes_before(memory, job, best):
             best = job
@@ -276,11 +276,11 @@ def _push_aside(state: State, memory: Memory, m: int, job: int) -> bool:
 
 @kernel
 def _is_known(state: State, memory: Memory, m: int, job: int) -> bool:
-    """Whether its kind was refused for a key no higher, and nothing has changed since (QUANTA).
+    """Whether its class was refused for a key no higher, and nothing has changed since (QUANTA).
 
     What counts is a release, or a running job that crosses a quantum and may be preempted then.
     """
-    tried, part = memory.tried[m, memory.waiter[job].kind], state.partition[m]
+    tried, part = memory.tried[m, memory.waiter[job].job_class], state.partition[m]
     if memory.rule[0].order != QUANTA or memory.rule[0].monotone == 0:
         return False
     if tried.refused != part.releases:
@@ -304,15 +304,15 @@ def _has_room(state: State, memory: Memory, m: int, job: int) -> bool:
         return bool(ask(memory.routine[SEARCH], state, memory, m, job))
     if _push_aside(state, memory, m, job):
         return True
-    tried = memory.tried[m, memory.waiter[job].kind]
+    tried = memory.tried[m, memory.waiter[job].job_class]
     tried.refused, tried.refused_key = state.partition[m].releases, memory.waiter[job].key
     return False
 
 
 @kernel
 def _pass_over(state: State, memory: Memory, m: int, job: int) -> None:
-    """A job has no room: nor have larger gangs; where that is not sure its kind, or it alone."""
-    scalars, rule, number = memory.scalars[0], memory.rule[0], memory.waiter[job].kind
+    """A job has no room: nor have larger gangs; where that is not sure its class, or it alone."""
+    scalars, rule, number = memory.scalars[0], memory.rule[0], memory.waiter[job].job_class
     if rule.monotone != 0:
         _limit(memory, number)
     elif rule.sharing == NEVER and rule.judges_job == 0:
@@ -334,7 +334,7 @@ def serve(state: State, memory: Memory, m: int) -> None:
         job = _first_waiting(state, memory, m)
         if job == NOBODY:
             break
-        number, lost = memory.waiter[job].kind, job == scalars.preempted
+        number, lost = memory.waiter[job].job_class, job == scalars.preempted
         if lost:
             scalars.preempted = heap_pop(memory.waiter, job, 1)
         if not _limited(memory, number) and _has_room(state, memory, m, job):

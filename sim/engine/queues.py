@@ -1,4 +1,4 @@
-"""The waiting jobs, a heap for each kind in each partition, and the keys that order them.
+"""The waiting jobs, a heap for each class in each partition, and the keys that order them.
 
 Least attained service: how many quanta each running job has attained, kept from look to look. Going
 through all running jobs is the price of waiting under this rule, so what is looked at stands close
@@ -116,9 +116,9 @@ def running_key(state: State, memory: Memory, job: int) -> float:
 @kernel
 def queue_number(state: State, memory: Memory, job: int) -> int:
     """Queue of its partition in which a job waits."""
-    kinds = len(memory.kind)
+    classes = len(memory.job_class)
     stays = state.job[job].forwards >= state.world[0].max_forwards
-    return int(memory.waiter[job].kind + (kinds if stays else 0))
+    return int(memory.waiter[job].job_class + (classes if stays else 0))
 
 
 @kernel
@@ -230,7 +230,7 @@ SLACK_S = 1e-6
 @kernel
 def _recall_refusals(memory: Memory, m: int, before: float, steps: float) -> None:
     """A running job may be preempted now by jobs with keys from `before` to below `steps`."""
-    for number in range(len(memory.kind)):
+    for number in range(len(memory.job_class)):
         tried = memory.tried[m, number]
         if before <= tried.refused_key < steps:
             tried.refused = NOBODY

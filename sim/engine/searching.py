@@ -113,15 +113,15 @@ def _site(memory: Memory, profile: int) -> Site:
 @array_kernel
 def _least_comm_s(state: State, memory: Memory, free_gpus: FreeGpus, m: int, number: int) -> float:
     """Communication of the most compact place there could be; remembered while servers stay."""
-    kind, known = memory.kind[number], memory.compact.least_s
-    least_s = known[m, kind.profile, kind.gang]
-    if kind.picky == 0 and not np.isnan(least_s):
+    class_, known = memory.job_class[number], memory.compact.least_s
+    least_s = known[m, class_.profile, class_.gang]
+    if class_.picky == 0 and not np.isnan(least_s):
         return float(least_s)
-    site, law = _site(memory, kind.profile), _law(memory, kind.profile)
-    least_s = least_comm_s(kind.gang, own_servers(state, m).copy(), free_gpus.most, site, law)
-    # What servers could ever give differs from kind to kind, and where they come and go.
-    if kind.picky == 0 and len(state.outages) == 0:
-        known[m, kind.profile, kind.gang] = least_s
+    site, law = _site(memory, class_.profile), _law(memory, class_.profile)
+    least_s = least_comm_s(class_.gang, own_servers(state, m).copy(), free_gpus.most, site, law)
+    # What servers could ever give differs from class to class, and where they come and go.
+    if class_.picky == 0 and len(state.outages) == 0:
+        known[m, class_.profile, class_.gang] = least_s
     return float(least_s)
 
 
@@ -131,9 +131,9 @@ def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
-    number = memory.waiter[job].kind
+    number = memory.waiter[job].job_class
     free_gpus, part = looked_at(state, memory, free), (m if free != 0 else 0)
-    gang, profile = memory.kind[number].gang, memory.kind[number].profile
+    gang, profile = memory.job_class[number].gang, memory.job_class[number].profile
     site, law = _site(memory, profile), _law(memory, profile)
     least_s = _least_comm_s(state, memory, free_gpus, m, number)
     limit = np.inf if _all_free(free_gpus, part) else memory.rule[0].most_slowdown

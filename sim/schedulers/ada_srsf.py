@@ -53,7 +53,7 @@ class AdaSrsf(ByWorkLeft):
         may_refuse = self.patient is None and not self.sharing.shares
         refused: set[tuple[int, ...]] = set()
         for job in order.tolist():
-            like = self.kind_of(view, job)
+            like = self.class_of(view, job)
             if like in refused:
                 continue
             admitting.held_back = False

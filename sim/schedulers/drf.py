@@ -111,7 +111,7 @@ class Drf(ByArrival):
         return starts
 
     def _columns_of_kind(self, view: ClusterView, rows: IntArray) -> list[IntArray]:
-        """`kind_of` of many jobs: jobs that are equal in all columns can be placed alike."""
+        """`class_of` of many jobs: jobs that are equal in all columns can be placed alike."""
         jobs, demands = view.jobs, view.jobs.demands
         columns = [jobs.num_gpus]
         if demands is not None:

@@ -188,7 +188,7 @@ class Easy(ByArrival):
             self._kept = Kinds(view.jobs.num_gpus, np.full(size, -1, dtype=np.int64), {})
         number, known = self._kept.number, self._kept.known
         for job in jobs[number[jobs] < 0].tolist():
-            number[job] = known.setdefault(self.kind_of(view, job), len(known))
+            number[job] = known.setdefault(self.class_of(view, job), len(known))
         return number[jobs], len(known)
 
     def _reserve(

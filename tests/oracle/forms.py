@@ -55,7 +55,7 @@ def fill(
     may_refuse = child.may_refuse(view.tenant.shape[1])
     refused: set[tuple[int, ...]] = set()
     for job in order.tolist():
-        like = child.kind_of(view, job)
+        like = child.class_of(view, job)
         if like in refused:
             continue
         gpus = child.sharing.place(view, occupancy, job, child.placer, child.rng)
@@ -81,7 +81,7 @@ def _searched(child: PreemptiveScheduler, view: ClusterView) -> tuple[list[Start
     refused: set[tuple[int, ...]] = set()
     while waiting:
         key, job = heapq.heappop(waiting)
-        like = child.kind_of(view, job)
+        like = child.class_of(view, job)
         if like in refused:
             continue
         gpus = child.sharing.place(view, occupancy, job, child.placer, child.rng)
