@@ -235,6 +235,13 @@ class JobTable:
         return len(self.job_id)
 
 
+def never_ran(duration_s: FloatArray, withdraw_s: FloatArray | None) -> BoolArray:
+    """(J,) jobs without work whose users gave up: how long they would have run nobody knows."""
+    after_s = np.full(len(duration_s), NEVER_S) if withdraw_s is None else withdraw_s
+    found: BoolArray = (duration_s == 0.0) & np.isfinite(after_s)
+    return found
+
+
 def gang_of(workers: FloatArray, gpus_each: FloatArray) -> tuple[IntArray, IntArray]:
     """(J,) gangs, and thousandths of a GPU of each of their workers.
 

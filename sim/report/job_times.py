@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.jobs import CANCELLED, COMPLETED, FAILED, JobTable
+from sim.jobs import CANCELLED, COMPLETED, FAILED, JobTable, never_ran
 from sim.physics.catalogue import GangCatalogue
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
@@ -49,9 +49,7 @@ def given_up(run: Run) -> BoolArray:
     fates = run.jobs.fates
     if fates is None:
         return withdrawn(run)
-    without_work = (run.jobs.duration_s == 0.0) & np.isfinite(fates.withdraw_s)
-    found: BoolArray = withdrawn(run) | without_work
-    return found
+    return withdrawn(run) | never_ran(run.jobs.duration_s, fates.withdraw_s)
 
 
 def jct_s(run: Run) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
-from sim.jobs import codes_of
+from sim.jobs import codes_of, never_ran
 from sim.traces.trace import Trace
 
 
@@ -143,9 +143,17 @@ class _Runs:
         self.sum_ln += float(np.log(max(duration_s, SHORTEST_S)))
 
 
-def known_s(trace: Trace) -> FloatArray:
-    """(J,) on the trace's clock, from when on one may learn from a job: its finish, unless said."""
-    return trace.submit_s + trace.duration_s if trace.known_s is None else trace.known_s
+def known_s(trace: Trace, stretch: float = 1.0) -> FloatArray:
+    """(J,) on the trace's clock, from when on one may learn from a job: its finish, unless said.
+
+    Who was given up before it began ran for 0 s in the file, which says nothing of other runs: its
+    time never comes. `stretch` is of submission times in the run: while one runs, which takes as
+    long as ever, fewer jobs come.
+    """
+    if trace.known_s is not None:
+        return trace.known_s
+    finish_s = trace.submit_s + trace.duration_s / stretch
+    return np.where(never_ran(trace.duration_s, trace.withdraw_s), np.inf, finish_s)
 
 
 def past_of(trace: Trace, key: IntArray, rows: IntArray | None = None) -> Past:

@@ -10,6 +10,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable
 from sim.protocols import DurationEstimator, HistoryEstimator
+from sim.traces.estimators import known_s
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
 from sim.traces.setting import Owners, Setting, check_count
 from sim.traces.streams import Streams
@@ -203,8 +204,7 @@ def _seen(history: Trace, jobs: int, stretch: float) -> Trace:
     which predictors go (they know hours and days), that is `1 / stretch` as long.
     """
     first = {key: column[:jobs] for key in SEEN if (column := getattr(history, key)) is not None}
-    known_s = first["submit_s"] + first["duration_s"] / stretch
-    return Trace(name=history.name, known_s=known_s, **first)
+    return Trace(name=history.name, known_s=known_s(history, stretch)[:jobs], **first)
 
 
 log = logging.getLogger(__name__)

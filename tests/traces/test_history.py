@@ -97,6 +97,23 @@ def test_jobs_too_large_for_the_cluster_are_known_those_of_excluded_clusters_not
     assert estimates(workload("csv", path, "max_gang=4"), MEDIAN) == [600, 600, 8.5]
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_who_was_given_up_before_it_began_says_nothing_of_durations(name: str, tmp_path: Path):
+    """Its 0 s in the file are no run; a run of 0 s is one."""
+    lines = [f"a{k},{k},1,100,g," for k in range(40)]
+    lines += [f"b{k},{200 + k},1,0,g,50" for k in range(100)]  # given up
+    path = tmp_path / "given_up.csv"
+    found = {}
+    for kind, rows in {"none": lines[:40], "some": lines}.items():
+        path.write_text("\n".join([f"{HEADER},group,withdraw_s", *rows, "z,400,1,7,g,", ""]))
+        columns = ("columns.group=group", "columns.withdraw_s=withdraw_s")
+        found[kind] = estimates(preset("csv", f"path={path}", *columns), LEARNERS[name])[-1]
+    assert found["some"] == pytest.approx(found["none"], rel=0.02)
+    ran = path.read_text().replace("g,50\n", "g,\n")
+    path.write_text(ran)
+    assert estimates(preset("csv", f"path={path}", *columns), LAST)[-1] == 0
+
+
 def many(seed: int, jobs: int = 600) -> list[tuple]:
     """Rows of runs of 40 groups, each with its own usual duration."""
     rng = np.random.default_rng(seed)
