@@ -15,12 +15,12 @@ from statistics import median
 import numpy as np
 from setup_run import NO_PHYSICS, ROOT, Bench, bench
 
-from gpuyard.evaluation.jobs import picked_jobs
 from sim.arrays import FloatArray, IntArray
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.forwarding import Steal
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands
 from sim.topology.outages import Change, Outages
+from sim.traces.prepare import picked_jobs
 from sim.view import ClusterView, JobColumns, Signal
 
 SEED = 5

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuyard.advice.playing import Scenario, jobs_of
 from gpuyard.evaluation.experiment import Experiment, composition_of, opened
-from gpuyard.evaluation.jobs import picked_jobs, warm_up
+from gpuyard.evaluation.jobs import warm_up
 from gpuyard.launch.errors import ConfigError
 from gpuyard.training.windows import scheduler_of
 from sim.arrays import FloatArray, IntArray
@@ -23,6 +23,7 @@ from sim.jobs import JobTable
 from sim.run import Run
 from sim.scoring.linear_score import LinearScore
 from sim.simulator import Simulator, simulate
+from sim.traces.prepare import picked_jobs
 
 FIRST, JUDGED = "train", "test"  # parts of the trace: what is learned from, and the rest
 TRAIN, VALIDATION = "train", "validation"  # parts of the first part

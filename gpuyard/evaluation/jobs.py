@@ -3,8 +3,7 @@
 import copy
 import logging
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,12 +12,12 @@ from marl.env.world import World
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import GpuYardError, SignalError
 from sim.jit import PACKAGES
-from sim.jobs import Attempts, JobTable, Precedence
+from sim.jobs import JobTable
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Scheduler
 from sim.simulator import simulate
 from sim.topology.outages import NO_OUTAGES
-from sim.traces.trace import picked_column
+from sim.traces.prepare import picked_jobs
 
 log = logging.getLogger(__name__)
 
@@ -96,16 +95,6 @@ def speed_of_asked(jobs: JobTable, world: World) -> FloatArray:
             at = jobs.profile[mine], jobs.num_gpus[mine]
             speed[mine] = reference_s[at] / step_s[at]
     return speed
-
-
-def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
-    """The jobs at `rows` with all they have but `changed` columns; links to others are dropped."""
-    columns = {}
-    for each in fields(jobs):
-        column = getattr(jobs, each.name)
-        whole = column is None or isinstance(column, np.ndarray | Attempts | Precedence)
-        columns[each.name] = picked_column(column, rows) if whole else column.take(rows)
-    return JobTable(**{**columns, **changed})
 
 
 def misfit_words(jobs: JobTable, fits: BoolArray, world: World) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from gpuyard.launch.terminal import table_console
 from sim.arrays import FloatArray
 from sim.errors import TraceError
 from sim.files import forget, write_atomically
-from sim.jobs import JobTable
+from sim.jobs import JobTable, never_ran
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.traces.estimators import NoEstimator
@@ -46,12 +47,15 @@ from sim.traces.likeness import (
     samples,
     week_shares,
 )
+from sim.traces.prepare import picked_jobs
 from sim.traces.setting import Setting
 from sim.traces.workload import TraceWorkload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
+log = logging.getLogger(__name__)
 
 COLUMNS = (
     "feature", "measure", "distance", "floor", "over_floor", "ln_shift", "ln_shift_floor", "first",
@@ -250,9 +254,10 @@ def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int)
 def jobs_and_clock(
     config: Mapping[str, Any], key: str, *, part: str | None, seed: int
 ) -> tuple[JobTable, datetime | None]:
-    """Every job of the workload in section `key`, or of a part, and the first one's wall clock.
+    """The jobs of the workload in section `key`, or of a part, and the first one's wall clock.
 
-    That is None where the file has no dates.
+    Those that were given up before they began are left out: their 0 s are no durations. The clock
+    is None where the file has no dates.
 
     Raises:
         ConfigError: the part is unknown, or a key of the section needs a cluster.
@@ -275,6 +280,7 @@ def jobs_and_clock(
         jobs = workload.whole(setting=setting, seed=seed)
     else:
         jobs = workload.window(part=part, index=0, setting=setting, seed=seed)
+    jobs = _that_ran(jobs)
     if not isinstance(workload, TraceWorkload):
         return jobs, None
     trace = workload.trace(part=part, setting=setting)
@@ -282,6 +288,19 @@ def jobs_and_clock(
     if trace.zero is None or not len(first):
         return jobs, None
     return jobs, trace.zero + timedelta(seconds=float(trace.submit_s[first[0]]))
+
+
+def _that_ran(jobs: JobTable) -> JobTable:
+    """Without those that never began; TraceError: nothing is left."""
+    if jobs.fates is None:
+        return jobs
+    idle = never_ran(jobs.duration_s, jobs.fates.withdraw_s)
+    if not idle.any():
+        return jobs
+    if idle.all():
+        raise TraceError("none of these jobs ever began, so that there are no durations")
+    log.info("%d of %d jobs are left out: they never began", int(idle.sum()), len(jobs))
+    return picked_jobs(jobs, np.flatnonzero(~idle))
 
 
 def is_generated(config: Mapping[str, Any], key: str) -> bool:

@@ -2,19 +2,20 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
-from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable
+from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable, Precedence
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.estimators import known_s
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
 from sim.traces.setting import Owners, Setting, check_count
 from sim.traces.streams import Streams
-from sim.traces.trace import Trace, owners, starts, take
+from sim.traces.trace import Trace, owners, picked_column, starts, take
 
 
 def cap(
@@ -382,3 +383,13 @@ def _measured(jobs: int, measured_frac: tuple[float, float]) -> BoolArray:
             f"use more jobs or a wider workload.measured_start_frac, measured_end_frac"
         )
     return mask
+
+
+def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
+    """The jobs at `rows` with all they have but `changed` columns; links to others are dropped."""
+    columns = {}
+    for each in fields(jobs):
+        column = getattr(jobs, each.name)
+        whole = column is None or isinstance(column, np.ndarray | Attempts | Precedence)
+        columns[each.name] = picked_column(column, rows) if whole else column.take(rows)
+    return JobTable(**{**columns, **changed})

@@ -58,6 +58,17 @@ def test_a_file_against_itself_is_no_distance(done, made):
     assert set(found.draws) == {1} and (found.distance.dropna() < 1e-12).all()
 
 
+def test_who_never_began_is_no_job_to_be_compared_or_fitted(done, made, tmp_path):
+    frame = pd.read_csv(made, dtype=str)
+    given_up = frame.iloc[1:-1:9].assign(duration_s="0", withdraw_s="60")
+    given_up["job_id"] = "never " + given_up["job_id"]
+    more = tmp_path / "more.csv"
+    pd.concat([frame, given_up]).to_csv(more, index=False)
+    words = (f"real.path={more}", "real.columns.withdraw_s=withdraw_s", "workload@generated=csv")
+    found = done("compare_traces", *words, f"generated.path={made}").table("likeness.csv")
+    assert set(found.jobs) == {1500} and (found.distance.dropna() < 1e-12).all()
+
+
 def test_a_key_of_the_generated_side_is_named_by_its_section(start, made):
     outcome = start("compare_traces", f"real.path={made}", "generated.num_jobs=-1")
     outcome.failed_with("generated.num_jobs is -1")
