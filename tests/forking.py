@@ -1,7 +1,8 @@
 """Programs in processes of their own, with everything imported: one parent forks them all.
 
 Half of a short run is Python's start and imports. Tests of those, of signals, of terminals and of
-trainings start a program as a user does.
+trainings start a program as a user does. Processes that share the tests of a session share the
+parent: each has a fork of it that forks what it asks for.
 """
 
 import atexit
@@ -10,13 +11,15 @@ import importlib
 import json
 import os
 import runpy
+import select
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,9 +62,9 @@ def run_program(
         told = {"words": list(words), "cwd": str(cwd), "timeout": timeout}
         told["env"] = {**environment(), **(env or {})}
         parent = _parent()
-        parent.stdin.write(json.dumps(told | printed) + "\n")
-        parent.stdin.flush()
-        answer = parent.stdout.readline().strip()
+        parent.write(json.dumps(told | printed) + "\n")
+        parent.flush()
+        answer = parent.readline().strip()
         if not answer:
             raise RuntimeError("the process that forks has ended; it printed why")
         if answer == TIMED_OUT:
@@ -72,13 +75,30 @@ def run_program(
 
 @cache
 def _parent() -> Any:
-    """The process that forks; it ends with this one."""
+    """Lines to and from the process that forks: of this session, which the first to ask starts."""
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    address = f"\0gpuyard-forking-{session}"  # a name without a file, gone with whoever has it
+    while True:
+        line = socket.socket(socket.AF_UNIX)
+        with suppress(ConnectionRefusedError):  # nobody is there yet
+            line.connect(address)
+            return line.makefile("rw", encoding="utf-8")
+        with socket.socket(socket.AF_UNIX) as door:
+            try:
+                door.bind(address)
+            except OSError:  # another is just doing so
+                continue
+            door.listen()  # from here on others wait until it answers
+            _start(door)
+
+
+def _start(door: socket.socket) -> None:
+    """The process that forks for whoever comes to `door`; it ends with this one."""
     started = subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        [sys.executable, __file__, str(door.fileno())], pass_fds=[door.fileno()],
+        stdin=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     atexit.register(started.communicate)
-    return started
 
 
 def leave() -> None:
@@ -89,13 +109,13 @@ def leave() -> None:
         os._exit(_left_with[0])
 
 
-def serve() -> None:
-    """Fork for every line of standard input, and answer with the status."""
+def serve(door: socket.socket) -> None:
+    """Fork for everyone who comes, and there for every line; as long as standard input is open."""
     atexit.register(leave)  # before all others, thus called after them
     for name in IMPORTED:
         importlib.import_module(name)
     look_up_once(ROOT / "conf")
-    with redirect_stdout(sys.stderr):  # answers go to standard output
+    with redirect_stdout(sys.stderr):  # what tests print is not for it
         # Hydra's plugins, numba's targets and compiled functions are loaded with a short run.
         importlib.import_module("gpuyard.api.running").simulate(
             "venus_like", "headline_leaf_spine", "sjf", overrides=["workload.num_jobs=20"]
@@ -104,14 +124,26 @@ def serve() -> None:
     assert threading.active_count() == 1  # no other comes along, nor does a lock that it holds
     gc.freeze()  # children need not look through all of it, which would copy it
     gc.set_threshold(20_000)
-    unread = sys.stdin.buffer.raw  # what is read ahead, a child would have as well
-    while line := unread.readline():
-        told = json.loads(line)
+    while door in select.select([door, sys.stdin], [], [])[0]:
+        line, _ = door.accept()
+        if os.fork() == 0:
+            door.close()
+            return answer(line)
+        line.close()
+
+
+def answer(line: socket.socket) -> None:
+    """Fork for every line, and answer with the status."""
+    unread = line.makefile("rb", buffering=0)
+    while asked := unread.readline():
+        told = json.loads(asked)
         child = os.fork()
         if child == 0:
-            become(told)
-            return
-        os.write(1, f"{_status(child, told['timeout'])}\n".encode())
+            unread.close()
+            line.close()
+            return become(told)
+        line.sendall(f"{_status(child, told['timeout'])}\n".encode())
+    os._exit(0)
 
 
 def become(told: Mapping[str, Any]) -> None:
@@ -160,4 +192,4 @@ def _status(child: int, timeout: float) -> str:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(socket.socket(fileno=int(sys.argv[1])))
