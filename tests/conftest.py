@@ -20,8 +20,10 @@ settings.register_profile(
 )
 settings.load_profile("gpuyard")
 
-# Tests run one a core: libraries that would share a core among threads wait for each other.
+# Tests run one a core: libraries that would share a core among threads wait for each other, and
+# processes that a program starts by itself import all again. Tests of several say how many.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
 
 # A shell without job control starts background commands with SIGINT ignored, and programs that
 # tests start would inherit that: Ctrl-C would not reach them.

@@ -20,6 +20,7 @@ from sim.errors import GpuYardError
 from tests.forking import run_program
 from tests.launch.conftest import ROOT, write_own
 
+TWO = {"LOKY_MAX_CPU_COUNT": "2"}  # cores, hence processes
 TRACE = "job_id,submit_s,num_gpus,duration_s\n"
 JOBS = f"{TRACE}a,0,1,100\nb,10,2,5\n"
 ASKING = "job_id,submit_s,num_gpus,duration_s,cpu_milli\na,0,1,100,500\nb,10,1,5,999000\n"
@@ -307,7 +308,7 @@ def test_an_interrupt_leaves_with_130_and_a_note(tiny: Callable):
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_a_sweep_makes_one_folder_a_point(tiny: Callable, launcher: str):
-    outcome = tiny("-m", "topology=small,medium", f"hydra/launcher={launcher}")
+    outcome = tiny("-m", "topology=small,medium", f"hydra/launcher={launcher}", **TWO)
     assert outcome.status == 0, outcome.err
     assert [folder.name for folder in outcome.folders] == ["0", "1"]
     assert len({folder.parent for folder in outcome.folders}) == 1
@@ -317,7 +318,7 @@ def test_a_sweep_makes_one_folder_a_point(tiny: Callable, launcher: str):
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_every_failed_point_of_a_sweep_is_told_and_logged(tiny: Callable, launcher: str):
-    outcome = tiny("-m", "mode=fine,bad_trace,fault", f"hydra/launcher={launcher}")
+    outcome = tiny("-m", "mode=fine,bad_trace,fault", f"hydra/launcher={launcher}", **TWO)
     assert outcome.status == 1 and "mode=bad_trace" in outcome.err
     assert [(f / "gpus.txt").is_file() for f in outcome.folders] == [True, False, False]
     fine, bad_trace, fault = ((folder / "tiny.log").read_text() for folder in outcome.folders)
