@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
-from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable, Precedence
+from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable, Precedence, never_ran
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.estimators import known_s
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
@@ -78,8 +78,12 @@ def _smaller(trace: Trace, max_gang: int) -> Trace:
 
 
 def _clipped(trace: Trace, low_s: float | None, high_s: float | None) -> Trace:
-    """Durations, failures and limits: what is foreseen obeys the caps as what happens does."""
-    duration_s = np.clip(trace.duration_s, low_s, high_s)
+    """Durations, failures and limits: what is foreseen obeys the caps as what happens does.
+
+    Who was given up before it began stays without work: lengthened, it would run and finish.
+    """
+    idle = never_ran(trace.duration_s, trace.withdraw_s)
+    duration_s = np.where(idle, 0.0, np.clip(trace.duration_s, low_s, high_s))
     limit_s = None if trace.limit_s is None else np.clip(trace.limit_s, low_s, high_s)
     attempts = _within(trace.attempts, duration_s)
     return replace(trace, duration_s=duration_s, limit_s=limit_s, attempts=attempts)

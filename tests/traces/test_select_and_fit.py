@@ -54,6 +54,9 @@ def test_durations_are_clipped_from_both_sides() -> None:
     trace = trace_of([0, 1, 2], duration_s=[0.0, 50.0, 900.0])
     capped, _ = cap(trace, **{**NO_CAP, "min_duration_s": 30.0, "max_duration_s": 60.0})
     assert capped.duration_s.tolist() == [30.0, 50.0, 60.0]
+    never_began = replace(trace, withdraw_s=np.array([10.0, 5.0, np.inf]))
+    capped, _ = cap(never_began, **{**NO_CAP, "min_duration_s": 30.0, "max_duration_s": 60.0})
+    assert capped.duration_s.tolist() == [0.0, 50.0, 60.0]
 
 
 def test_a_time_window_is_half_open_and_either_end_may_be_missing() -> None:
