@@ -5,11 +5,12 @@ import io
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -62,6 +63,11 @@ class Update:
         results = self._update(*args, **kwargs)
         self.ended_s = time.monotonic()
         return results
+
+
+def largest_of(weights: Iterable[Tensor]) -> float:
+    """The largest magnitude; NaN if any is, where Python's `max` keeps the number it met before."""
+    return float(np.max([float(each.detach().abs().max()) for each in weights]))
 
 
 def maker_of(spec: Mapping[str, Any]) -> Maker:
@@ -148,7 +154,7 @@ class Trainer:
         return TrainingError(f"{fault}; {on} with {change}")
 
     def _check_weights(self, when: str) -> None:
-        largest = max(float(weights.detach().abs().max()) for weights in self.policy().parameters())
+        largest = largest_of(self.policy().parameters())
         if not largest < RUNAWAY:
             number = self.iterations_done + 1
             raise self._stopped(f"{when} iteration {number}: the largest weight is {largest:.3g}")
@@ -302,7 +308,7 @@ class PickerTrainer(NetworkTrainer):
         learned = result.get("learners", {}).get(MODULE, {})
         losses = [float(learned[key]) for key in LOSSES if key in learned]
         number = int(result["training_iteration"])
-        largest = max(float(value.abs().max()) for value in self.weights().values())
+        largest = largest_of(self.weights().values())
         if not all(map(math.isfinite, losses)) or not largest < RUNAWAY:
             raise PickerTrainingError(
                 f"iteration {number}: loss {losses}, largest weight {largest:.3g}; resume from the "
