@@ -10,7 +10,7 @@ import numpy as np
 from sim.decision import Decision, Start
 from sim.engine.trial import Mirror
 from sim.errors import SimulationError, check_numbers
-from sim.kernel.layout import State
+from sim.kernel.layout import WITHDRAWN, State
 from sim.kernel.step import ILLEGAL, LEGAL, STUCK
 from sim.protocols import drive
 from sim.run import Run
@@ -153,6 +153,8 @@ class LinearScore:
 def unlogged(simulator: Simulator, scheduler: LinearScore) -> Run:
     """What becomes of the jobs; no log is kept.
 
+    It would tell who was withdrawn: without it, these have no time of finish, so that none counts.
+
     Raises:
         SimulationError: jobs wait for ever, or the scheduler broke a rule.
     """
@@ -163,4 +165,6 @@ def unlogged(simulator: Simulator, scheduler: LinearScore) -> Run:
     if verdict in {STUCK, ILLEGAL}:
         fault = "jobs wait for ever" if verdict == STUCK else "an order was refused"
         raise SimulationError(f"{scheduler.name}: {fault} at t={simulator.now_s:.1f} s")
-    return simulator.outcome(scheduler.name, loop.decisions, np.nan, np.nan)
+    run = simulator.outcome(scheduler.name, loop.decisions, np.nan, np.nan)
+    gone = simulator.state.job["status"] == WITHDRAWN
+    return replace(run, finish_s=np.where(gone, np.nan, run.finish_s))

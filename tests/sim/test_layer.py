@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from sim.errors import GpuYardError
+from sim.jobs import Fates
 from sim.report.job_times import mean_jct_s
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.scores import score_of, scoring_on
@@ -97,6 +98,14 @@ def test_a_layer_decides_in_runs_step_by_step_and_compiled():
         run = unlogged(world(jobs, topology), scheduler(zero).weighing(weights))
         assert mean_jct_s(run) == {"zero": 150.0, "bent": 100.0}[name]
     assert ends == {"zero": 200.0, "bent": 100.0}  # one after the other, or side by side
+
+
+def test_who_gives_up_is_in_no_mean_of_a_run_without_a_log():
+    """Two jobs one after the other, done at 100 and 200; the third is given up at 30."""
+    fates = Fates(np.zeros(3, dtype=np.int64), np.array([np.inf, np.inf, 30.0]))
+    yard = [world([Job(0, 1, 100)] * 3, cluster(1, 1), traits={"fates": fates}) for _ in range(2)]
+    score = scheduler(ScoreWeights(np.zeros(STARTS), np.zeros(FORWARDS)))
+    assert mean_jct_s(play(yard[0], score)) == mean_jct_s(unlogged(yard[1], score)) == 150.0
 
 
 def test_weights_with_layers_go_through_a_file(tmp_path: Path):
