@@ -36,6 +36,7 @@ IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
     "joblib.externals.loky", "gpuyard.command",
 )  # fmt: skip
 TIMED_OUT = "timed out"
+TRIES = 200  # to reach the process that forks, 0.05 s apart
 _left_with: list[int] = []  # status of this program, once it has ended by itself
 
 
@@ -77,19 +78,22 @@ def run_program(
 def _parent() -> Any:
     """Lines to and from the process that forks: of this session, which the first to ask starts."""
     session = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    address = f"\0gpuyard-forking-{session}"  # a name without a file, gone with whoever has it
-    while True:
+    address = Path(tempfile.gettempdir()) / f"gpuyard-forking-{session[:12]}"  # short: 104 at most
+    for _ in range(TRIES):
         line = socket.socket(socket.AF_UNIX)
-        with suppress(ConnectionRefusedError):  # nobody is there yet
-            line.connect(address)
+        with suppress(FileNotFoundError, ConnectionRefusedError):  # nobody is there yet
+            line.connect(str(address))
             return line.makefile("rw", encoding="utf-8")
         with socket.socket(socket.AF_UNIX) as door:
             try:
-                door.bind(address)
+                door.bind(str(address))
             except OSError:  # another is just doing so
+                time.sleep(0.05)
                 continue
+            atexit.register(address.unlink, missing_ok=True)
             door.listen()  # from here on others wait until it answers
             _start(door)
+    raise RuntimeError(f"nobody answers at {address}, and it is taken; remove it")
 
 
 def _start(door: socket.socket) -> None:
