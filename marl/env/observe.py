@@ -62,7 +62,7 @@ class Buffers(Handle):
     """The observation's arrays, all zero before; shapes in `Layout.shapes`."""
 
     jobs: FloatArray
-    gpus: FloatArray  # empty, and servers all zero, for a policy that reads neither
+    gpus: FloatArray  # empty for a policy that is but a prior: what only others read stays zero
     servers: FloatArray
     server_rack: IntArray
     pairs: FloatArray
@@ -74,6 +74,12 @@ class Buffers(Handle):
     all_gpus: FloatArray  # these three are empty but for agents that see the whole datacenter
     all_servers: FloatArray
     all_racks: IntArray
+
+
+@kernel
+def _is_whole(buffers: Buffers) -> bool:
+    """Whether more is read of them than the prior does."""
+    return len(buffers.gpus) > 0
 
 
 @kernel
@@ -144,23 +150,31 @@ def _pair_rows(
 
 @kernel
 def _forward_rows(
-    scratch: Scratch, i: int, own: int, limits: Limits, rows: FloatArray, mask: IntArray
-) -> None:
-    """Fill rows (M, OfForward) and mask (M,) for place `i` of the window."""
+    scratch: Scratch, i: int, own: int, limits: Limits, rows: FloatArray, mask: IntArray,
+    whole: bool,
+) -> None:  # fmt: skip
+    """Fill rows (M, OfForward) and mask (M,) for place `i` of the window.
+
+    Not `whole`: those of legal forwards are enough.
+    """
     x, job = scratch.forward, scratch.waiting[scratch.window[i]].job
     hops_left = limits.max_forwards - scratch.state.job[job].forwards
-    stuck = not could_run(scratch, job, own)
-    measure_work_ahead(scratch, job)
+    stuck, own_load = not could_run(scratch, job, own), load_of(scratch, own)
+    if whole:
+        measure_work_ahead(scratch, job)
     for m in range(len(scratch.partition)):
-        weigh_forward(scratch, i, own, m)
         legal = m != own and hops_left > 0 and could_run(scratch, job, m)
+        if not (legal or whole):
+            continue
+        weigh_forward(scratch, i, own, m)
         if limits.only_placeable and not stuck:
             legal = legal and x[OfForward.PLACEABLE] > 0.0
-        difference = load_of(scratch, m) - load_of(scratch, own)
+        difference = load_of(scratch, m) - own_load
         x[OfForward.LEGAL] = legal
         x[OfForward.LOAD_DIFFERENCE] = min(max(difference, -MOST_LOAD), MOST_LOAD)
-        x[OfForward.WORK_AHEAD] = log_work_ahead(scratch, m)
-        x[OfForward.WORK_AHEAD_HERE] = log_work_ahead(scratch, own)
+        if whole:
+            x[OfForward.WORK_AHEAD] = log_work_ahead(scratch, m)
+            x[OfForward.WORK_AHEAD_HERE] = log_work_ahead(scratch, own)
         x[OfForward.HOPS_LEFT] = hops_left / 3.0
         copy_to(x, rows[m])
         mask[m] = legal
@@ -169,9 +183,10 @@ def _forward_rows(
 @kernel
 def _state_rows(scratch: Scratch, own: int, alone: bool, buffers: Buffers) -> None:
     """Fill what does not depend on the waiting jobs one by one."""
-    if len(buffers.gpus) > 0:
+    whole = _is_whole(buffers)
+    if whole:
         server_rows(scratch, own, buffers.gpus, buffers.servers)
-    for m in range(len(scratch.partition)):
+    for m in range(len(scratch.partition) if whole else 0):
         peer_row(scratch, own, m, buffers.peers[m])
         if len(buffers.all_gpus) > 0 and (m == own or not alone):
             server_rows(scratch, m, buffers.all_gpus[m], buffers.all_servers[m])
@@ -193,17 +208,17 @@ def observe_agent(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) 
     first, last = width * room * MODES, width * (room * MODES + buffers.forwards.shape[1])
     sends = buffers.action_mask[first:last].reshape(width, -1)
     _state_rows(scratch, own, limits.alone, buffers)
-    can_start, overdue = False, False
+    can_start, overdue, whole = False, False, _is_whole(buffers)
     last_mode = SHARED if limits.sharing else EXCLUSIVE
     for w in range(scratch.scalars[0].num_window):
         job = scratch.waiting[scratch.window[w]].job
         legal = _pair_rows(scratch, own, job, EXCLUSIVE, last_mode, buffers.pairs[w], starts[w])
         can_start = can_start or legal
         overdue = overdue or (placeable_now(scratch, job, own) and is_old(scratch, job))
-        job_row(scratch, w, own, buffers.jobs[w])
+        job_row(scratch, w, own, buffers.jobs[w], whole)
         buffers.jobs[w, OfJob.CAN_START] = legal
         if not limits.alone:
-            _forward_rows(scratch, w, own, limits, buffers.forwards[w], sends[w])
+            _forward_rows(scratch, w, own, limits, buffers.forwards[w], sends[w], whole)
     if limits.pressed and can_start:
         sends[:] = 0
     elif not overdue:
@@ -261,7 +276,7 @@ def observe_next_worker(
             legal = _pair_rows(
                 scratch, own, job, begun.mode, begun.mode, buffers.pairs[w], starts[w]
             )
-        job_row(scratch, w, own, buffers.jobs[w])
+        job_row(scratch, w, own, buffers.jobs[w], _is_whole(buffers))
         buffers.jobs[w, OfJob.CAN_START] = legal
     return int(buffers.action_mask.sum())
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.jit import kernel
 
 NEVER_S = 1e7  # of servers that are away, and of gangs that a partition cannot hold
@@ -131,73 +131,79 @@ def wait_difference(here_s: float, elsewhere_s: float) -> float:
 
 
 @kernel
-def _is_first(ahead: Ahead, gpus: IntArray, at: int) -> bool:
-    """Whether gpus[at] is the first of them on its server."""
-    first = True
-    for i in range(at):
-        first = first and ahead.gpu_server[gpus[i]] != ahead.gpu_server[gpus[at]]
-    return first
-
-
-@kernel
 def _log_longer(before_s: float, after_s: float) -> float:
     """Logarithm of a time over a shorter one."""
     return float(np.log((after_s + LEAST_DRAIN_S) / (before_s + LEAST_DRAIN_S)))
 
 
 @kernel
-def prolongs(ahead: Ahead, gpus: IntArray, job_s: float) -> float:
-    """By how much a job of `job_s` on `gpus` puts off that their servers fall empty, in logarithms.
+def prolongs(ahead: Ahead, used: IntArray, servers: RowArray, job_s: float) -> float:
+    """By how much a job of `job_s` puts off that its servers fall empty, in logarithms.
 
-    Each server counts with the share of its GPUs that the job does not take.
+    Each of the servers `used` counts with the share of its GPUs that the job does not take
+    (`taken` of the rows of all servers).
     """
     total = 0.0
-    for at in range(len(gpus)):
-        if not _is_first(ahead, gpus, at):
-            continue
-        server, taken = ahead.gpu_server[gpus[at]], 0
-        for gpu in gpus:
-            taken += ahead.gpu_server[gpu] == server
+    for server in used:
         last = ahead.first_gpu[server + 1]
         size, drained_s = last - ahead.first_gpu[server], ahead.release_s[last - 1]
         if job_s > drained_s:
-            total += _log_longer(drained_s, job_s) * (size - taken) / size
+            total += _log_longer(drained_s, job_s) * (size - servers[server].taken) / size
     return float(total / WAIT_SCALE)
 
 
 @kernel
-def holds_up(ahead: Ahead, gpus: IntArray, job_s: float, m: int) -> float:
+def holds_up(ahead: Ahead, used: IntArray, gpus: IntArray, job_s: float, m: int) -> float:
     """By how much a job of `job_s` on `gpus` puts off the compact places of others that wait.
 
-    ln(1 + sum of seconds / `job_s`) over the window of partition `m`, one of this gang left out.
+    ln(1 + sum of seconds / `job_s`) over the window of partition `m`, one of this gang left out;
+    the servers of `gpus` are those `used`.
     """
-    total_s, k = 0.0, 0
-    for at in range(len(gpus)):
-        if _is_first(ahead, gpus, at):
-            _release_with(ahead, ahead.gpu_server[gpus[at]], gpus, job_s)
+    total_s, k, is_laid = 0.0, 0, False
     while ahead.gangs[k] != 0:
         others = ahead.jobs[k] - (ahead.gangs[k] == len(gpus))
-        if others > 0:
+        if others > 0 and _may_be_put_off(ahead, used, k, m):
+            if not is_laid:
+                is_laid = True
+                _release_with(ahead, used, gpus, job_s)
             later_s = compact_in_s(ahead, ahead.after_s, ahead.gangs[k], m)
             total_s += others * max(later_s - ahead.compact_in_s[k], 0.0)
         k += 1
-    for gpu in gpus:  # leave `after_s` as it was
-        server = ahead.gpu_server[gpu]
-        for other in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
-            ahead.after_s[other] = ahead.release_s[other]
+    if is_laid:
+        for server in used:  # leave `after_s` as it was
+            for gpu in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
+                ahead.after_s[gpu] = ahead.release_s[gpu]
     return float(np.log1p(total_s / job_s) / WAIT_SCALE)
 
 
 @kernel
-def _release_with(ahead: Ahead, server: int, gpus: IntArray, job_s: float) -> None:
-    """Let `after_s` of `server` be its release with a job of `job_s` on `gpus`."""
-    first = ahead.first_gpu[server]
-    for gpu in range(first, ahead.first_gpu[server + 1]):
-        free_s = ahead.free_s[gpu]
-        for taken in gpus:
-            if taken == gpu:
-                free_s = max(free_s, job_s)
-        insert_sorted(ahead.after_s, first, gpu, free_s)
+def _may_be_put_off(ahead: Ahead, used: IntArray, k: int, m: int) -> bool:
+    """False: gang `k` has its compact place as soon as ever, whatever those `used` are used for.
+
+    All that a job can do there is to let them be free later, and they come later than it already.
+    For most placements of most gangs that says so much sooner than `compact_in_s` does.
+    """
+    gang, in_s, may = ahead.gangs[k], ahead.compact_in_s[k], False
+    several = gang > ahead.largest[m]
+    for server in used:
+        begin, end = ahead.first_gpu[server], ahead.first_gpu[server + 1]
+        at = end - 1 if several else begin + gang - 1
+        may = may or (at < end and ahead.release_s[at] <= in_s)
+    return may
+
+
+@kernel
+def _release_with(ahead: Ahead, used: IntArray, gpus: IntArray, job_s: float) -> None:
+    """Let `after_s` of the servers `used` be their release with a job of `job_s` on `gpus`."""
+    for server in used:
+        for gpu in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
+            ahead.after_s[gpu] = ahead.free_s[gpu]
+    for gpu in gpus:
+        ahead.after_s[gpu] = max(ahead.after_s[gpu], job_s)
+    for server in used:
+        first = ahead.first_gpu[server]
+        for gpu in range(first + 1, ahead.first_gpu[server + 1]):
+            insert_sorted(ahead.after_s, first, gpu, ahead.after_s[gpu])
 
 
 @kernel

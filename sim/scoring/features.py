@@ -140,11 +140,11 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
 def _weigh_ahead(scratch: Scratch, job: int, m: int, slowed: float) -> None:
     """Fill what looks ahead; a step there is exp(`slowed`) times as long as at best."""
     x, ahead, gang, job_s = scratch.pair, scratch.ahead, scratch.job[job].gang, left_s(scratch, job)
-    gpus = scratch.chosen[:gang]
+    gpus, used = scratch.chosen[:gang], scratch.used[: scratch.scalars[0].num_used]
     wait_s = wait_here_s(ahead, gang, m)
     x[OfPair.WAIT_OVER_LOSS] = wait_over_loss(wait_s, slowed, job_s)
-    x[OfPair.PROLONGS] = prolongs(ahead, gpus, job_s)
-    x[OfPair.HOLDS_UP] = holds_up(ahead, gpus, job_s, m)
+    x[OfPair.PROLONGS] = prolongs(ahead, used, scratch.server, job_s)
+    x[OfPair.HOLDS_UP] = holds_up(ahead, used, gpus, job_s, m)
 
 
 @kernel
@@ -187,24 +187,29 @@ MOST_LOAD = 4.0
 
 
 @kernel
-def job_row(scratch: Scratch, i: int, m: int, row: FloatArray) -> None:
-    """Fill row (OfJob,) for place `i` of the window of partition `m`; all but `can_start`."""
+def job_row(scratch: Scratch, i: int, m: int, row: FloatArray, whole: bool) -> None:
+    """Fill row (OfJob,) for place `i` of the window of partition `m`; all but `can_start`.
+
+    Not `whole`: what the prior reads of it (`marl.policy.parts.read_job`) is enough.
+    """
     job = scratch.waiting[scratch.window[i]].job
     fixed, work_s, waited_s = scratch.job[job], left_s(scratch, job), age_s(scratch, job)
     row[OfJob.THERE] = 1.0
     row[OfJob.GANG] = np.log2(fixed.gang) / 4.0
-    row[OfJob.SINGLE] = fixed.gang == 1
     row[OfJob.LEFT] = (np.log(work_s) - 7.0) / 2.5
     row[OfJob.AGE] = np.log1p(waited_s) / 10.0
-    row[OfJob.AGE_OVER_LEFT] = np.log((waited_s + LEAST_S) / work_s) / 5.0
     row[OfJob.FORWARDS] = scratch.state.job[job].forwards / 3.0
+    row[OfJob.OLD] = is_old(scratch, job)
+    if not whole:
+        return
+    row[OfJob.SINGLE] = fixed.gang == 1
+    row[OfJob.AGE_OVER_LEFT] = np.log((waited_s + LEAST_S) / work_s) / 5.0
     row[OfJob.STEP] = np.log(fixed.reference_step_s) / 2.0
     row[OfJob.COMM_OVER_2] = _comm_over(scratch, job, 2)
     row[OfJob.COMM_OVER_4] = _comm_over(scratch, job, 4)
     row[OfJob.RANK] = i / scratch.scalars[0].window
     row[OfJob.PLACEABLE] = placeable_now(scratch, job, m)
     row[OfJob.WORK] = (np.log(work_s * fixed.gang) - 8.0) / 3.0
-    row[OfJob.OLD] = is_old(scratch, job)
 
 
 @kernel

@@ -320,19 +320,29 @@ def choose_gpus(scratch: Scratch) -> None:
                 left -= 1
         if shared == 0:
             continue
-        floor, last = -1.0, -1  # costs and ids taken so far
-        while left > 0:
-            best, cost = -1, NO_COST
-            for gpu in range(where.first_gpu, where.last_gpu):
-                row = scratch.gpu[gpu]
-                fresh = row.cost > floor or (row.cost == floor and gpu > last)
-                fresh = fresh and gpus[gpu].tenants > 0 and row.placed == 0
-                if fresh and row.cost < cost:
-                    best, cost = gpu, row.cost
-            scratch.chosen[done] = best
-            done += 1
-            left -= 1
-            floor, last = cost, best
+        if left > 0:
+            _choose_cheapest(scratch, where.first_gpu, where.last_gpu, done, left)
+            done += left
+
+
+@kernel
+def _choose_cheapest(scratch: Scratch, first_gpu: int, last_gpu: int, done: int, left: int) -> None:
+    """Let `chosen` from `done` on be the `left` cheapest of a server that have tenants; then ids.
+
+    In one pass: asking for the cheapest so many times took five times as long for a whole server.
+    """
+    chosen, gpus, count = scratch.chosen, scratch.gpu, 0
+    for gpu in range(first_gpu, last_gpu):
+        cost = gpus[gpu].cost
+        skip = scratch.state.gpu[gpu].tenants == 0 or gpus[gpu].placed != 0 or cost >= NO_COST
+        if skip or (count == left and cost >= gpus[chosen[done + count - 1]].cost):
+            continue
+        count = min(count + 1, left)
+        at = done + count - 1
+        while at > done and gpus[chosen[at - 1]].cost > cost:
+            chosen[at] = chosen[at - 1]
+            at -= 1
+        chosen[at] = gpu
 
 
 @kernel

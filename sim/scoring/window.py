@@ -7,6 +7,7 @@ and elsewhere.
 
 from sim.arrays import IntArray
 from sim.jit import kernel
+from sim.kernel.layout import QUEUED
 from sim.scoring.ahead import (
     NEVER_S,
     compact_in_s,
@@ -222,8 +223,8 @@ def _measure_starts(scratch: Scratch) -> None:
     start in order of their length, each as soon as it has a compact place.
     """
     _sort_window(scratch)
+    _measure_lines(scratch)
     for target in range(len(scratch.partition)):
-        _measure_line(scratch, target)
         done = 0
         for i in range(scratch.scalars[0].num_window):
             at = scratch.window[scratch.by_key[i]]
@@ -254,21 +255,26 @@ def _sort_window(scratch: Scratch) -> None:
 
 
 @kernel
-def _measure_line(scratch: Scratch, m: int) -> None:
-    """Fill `line` of partition `m` with its first waiting rows by key."""
-    most, count = scratch.line.shape[1], 0
+def _measure_lines(scratch: Scratch) -> None:
+    """Fill `line` of every partition with its first waiting rows by key."""
+    scratch.line_count[:] = 0
     for at in range(scratch.scalars[0].num_waiting):
-        if not waits_in(scratch, at, m):
-            continue
-        place = count
-        if count == most:
-            if not _is_before(scratch, at, scratch.line[m, most - 1]):
-                continue
-            place -= 1
-        else:
-            count += 1
-        while place > 0 and _is_before(scratch, at, scratch.line[m, place - 1]):
-            scratch.line[m, place] = scratch.line[m, place - 1]
-            place -= 1
-        scratch.line[m, place] = at
-    scratch.line_count[m] = count
+        row = scratch.state.job[scratch.waiting[at].job]
+        if row.status == QUEUED:
+            _join_line(scratch, at, row.partition)
+
+
+@kernel
+def _join_line(scratch: Scratch, at: int, m: int) -> None:
+    """Let the waiting row `at` stand in line in partition `m`, if it is among the first."""
+    line, most, place = scratch.line, scratch.line.shape[1], scratch.line_count[m]
+    if place == most:
+        if not _is_before(scratch, at, line[m, most - 1]):
+            return
+        place -= 1
+    else:
+        scratch.line_count[m] += 1
+    while place > 0 and _is_before(scratch, at, line[m, place - 1]):
+        line[m, place] = line[m, place - 1]
+        place -= 1
+    line[m, place] = at
