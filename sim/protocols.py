@@ -205,8 +205,11 @@ class Looping(Protocol):
 class Acting(Protocol):
     """A scheduler that carries out what it decides: nothing passes through Python between."""
 
-    def act(self, views: ViewMaker) -> tuple[Decision, bool]:
-        """The next decision of `decide` at this instant, and whether it has been carried out."""
+    def act(self, views: ViewMaker) -> tuple[list[Decision], bool]:
+        """The next decisions of `decide` at this instant, and whether the last was carried out.
+
+        Those before it were. Call it with a flushed log.
+        """
 
 
 def drive(loop: Loop, flush: Callable[[], None], tell: Callable[[], None]) -> int:

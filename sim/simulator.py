@@ -233,6 +233,10 @@ class Simulator:
     def apply(self, decision: Decision, by: Scheduler | None = None) -> None:
         """Check and apply what `by` gives; after an InvalidDecision the run cannot go on."""
         check_decision(by, decision)
+        self._carry_out(decision)
+
+    def _carry_out(self, decision: Decision) -> None:
+        """Apply what is a decision for certain."""
         starts, preempts, forwards = decision.starts, decision.preempts, decision.forwards
         wake_s = np.inf if decision.wake_s is None else float(decision.wake_s)
         if decision.is_empty and wake_s > self.now_s:
@@ -358,7 +362,7 @@ def set_to(simulator: Simulator, at: Instant) -> None:
     row["progress_s"] = row["saved_s"] = row["seen_progress_s"] = at.progress_s
     state.queue[:count] = np.arange(count)
     world["queue_first"], world["num_queued"] = 0, count
-    simulator.apply(Decision(starts=tuple(Start(job, gpus) for job, gpus in at.placements)))
+    simulator._carry_out(Decision(tuple(Start(job, gpus) for job, gpus in at.placements)))
     running = np.array([job for job, _ in at.placements], dtype=np.int64)
     _date(simulator, at, running)
     row["restarts"] = row["preemptions"] = at.restarts

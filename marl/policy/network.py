@@ -11,7 +11,7 @@ import numpy as np
 from marl.env.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
 from marl.env.layout import CodecRules, Layout
 from marl.env.observe import Buffers
-from marl.env.playing import TURN, Play, act, find_turn, play_on, routines
+from marl.env.playing import TURN, Play, act, play_on, routines
 from marl.env.plays import blank_buffers, make_play
 from marl.policy.parts import (
     Joint,
@@ -33,7 +33,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.compiling import Routine, write_addresses
 from sim.handle import Handle, ask, count, signature_of
 from sim.jit import kernel
-from sim.kernel.step import ILLEGAL, OVER, PAUSE
+from sim.kernel.step import ILLEGAL, PAUSE
 from sim.protocols import Fault
 from sim.scoring.table import OfGpu, OfPeer, OfServer
 from sim.scoring.weights import add_product, copy_numbers
@@ -348,14 +348,6 @@ def _play(play: Play, net: Net, until: int) -> int:
             return ILLEGAL
         if turn.decisions >= until:
             return PAUSE
-
-
-@kernel
-def take_turn(play: Play, net: Net) -> int:
-    """Let the next agent that has a choice act: TURN; OVER if there is none, ILLEGAL if refused."""
-    if not find_turn(play):
-        return OVER
-    return TURN if ask(net.routine[ACT], play, count(net.routine[CHOOSE], play, net)) else ILLEGAL
 
 
 def link(net: Net, play: Play, *, plays: bool = False) -> None:

@@ -7,17 +7,18 @@ import numpy as np
 import torch
 
 from marl.env.layout import NEEDS, CodecRules, Layout, layout_for
-from marl.env.playing import TURN, Play
-from marl.env.plays import Rounds, ordered
+from marl.env.playing import Play
+from marl.env.plays import Rounds
 from marl.policy import policy_folder
+from marl.policy.acting import act_on, new_ends
 from marl.policy.build import PolicyFileError, load_policy, read_spec
 from marl.policy.from_torch import net_of, why_torch
-from marl.policy.network import Net, NetLoop, choose, link, take_turn
+from marl.policy.network import Net, NetLoop, choose, link
 from marl.policy.pair_score import Policy, best_action, stack
 from marl.training.episodes import play_greedily
 from sim.decision import Decision
 from sim.kernel.layout import State
-from sim.kernel.step import ILLEGAL
+from sim.kernel.step import ILLEGAL, OVER
 from sim.protocols import Loop
 from sim.run import Run
 from sim.simulator import Simulator
@@ -63,6 +64,7 @@ class MarlScheduler:
         self._fitted: _Fitted | None = None
         self._again = False
         self._acting: tuple[Play, Net] | None = None  # in `act`, amid an epoch
+        self._ends = new_ends()
 
     def reset(self, seed: int) -> None:
         """Forget the run; weights are no part of it: they are read once a cluster."""
@@ -94,25 +96,23 @@ class MarlScheduler:
         chosen = best_action(scores.logits)
         return rounds.decide(view, dict(zip(seen, chosen, strict=True)))
 
-    def act(self, views: ViewMaker) -> tuple[Decision, bool]:
-        """As `decide`; where the network is compiled, what a turn orders is carried out."""
+    def act(self, views: ViewMaker) -> tuple[list[Decision], bool]:
+        """As `decide`; where the network is compiled, many turns at once are carried out."""
+        view = views.view()
         if not self._again:
-            view = views.view()
             fitted = self._ready(view)
             until_s = self._open(view, fitted.rounds)
             if until_s is not None:
-                return Decision(wake_s=until_s), False
+                return [Decision(wake_s=until_s)], False
             self._acting = None
             if fitted.net is not None:
                 self._acting = fitted.rounds.play(view), fitted.net
                 link(fitted.net, self._acting[0])
         if self._acting is None:
-            return self.decide(views.view()), False
-        verdict = take_turn(*self._acting)
-        self._again = verdict in {TURN, ILLEGAL}
-        if not self._again:
-            return Decision(), True
-        return ordered(self._acting[0].memory), verdict == TURN
+            return [self.decide(view)], False
+        found, verdict = act_on(*self._acting, self._ends)
+        self._again = verdict != OVER
+        return found, verdict != ILLEGAL
 
     def _open(self, view: ClusterView, rounds: Rounds) -> float | None:
         """Begin an epoch; when agents act next if that is not now."""

@@ -328,11 +328,13 @@ def test_acting_is_deciding_and_carrying_out(tmp_path: Path, encoder: str):
     while simulator.advance():
         again = True
         while again:
-            decision, is_done = scheduler.act(views)
-            if not is_done:
-                simulator.apply(decision)
-            carried_out += is_done and decision.again
-            again = decision.again
+            found, is_done = scheduler.act(views)
+            if is_done:
+                simulator.flush()
+                carried_out += len(found)
+            else:
+                simulator.apply(found[-1])
+            again = found[-1].again
     acted = simulator.outcome(scheduler.name, 0, np.nan, np.nan)
     assert events(acted) == events(decided)
     assert (carried_out > len(jobs)) == (encoder == "hierarchical")
