@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_308,
-    "python_files": 345,
-    "test_lines": 42_488,
+    "python_lines": 77_375,
+    "python_files": 346,
+    "test_lines": 42_514,
     "test_files": 220,
     "arrows": 172,
     "arrows_in_sim": 37,

@@ -2,15 +2,13 @@
 
 import hmac
 from asyncio import TimerHandle, timeout
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -18,6 +16,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from gpuyard import __version__
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.board import Board
+from gpuyard.serving.bodies import KeyTwice, QuickRoute
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
     MOST_NAME,
@@ -148,30 +147,6 @@ OF_REQUESTS = {*StateForm.model_fields, *ExtenderArgs.model_fields}
 OF_JOBS = {"queue": WaitingJob.model_fields, "running": RunningJob.model_fields}
 
 
-class QuickRequest(Request):
-    """Read by pydantic's parser, which takes a quarter of the time."""
-
-    async def json(self) -> Any:
-        """What Python's makes of the body; that one words what is no JSON, too."""
-        try:
-            return from_json(await self.body())
-        except ValueError:
-            return await super().json()
-
-
-class QuickRoute(APIRoute):
-    """Has its bodies read by `QuickRequest`."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The same handler."""
-        handle = super().get_route_handler()
-
-        async def handle_quick(request: Request) -> Response:
-            return await handle(QuickRequest(request.scope, request.receive))
-
-        return handle_quick
-
-
 def make_app(decider: Decider, board: Board) -> FastAPI:
     """The service around one scheduler."""
     app = FastAPIOffline(  # /docs takes its scripts from here: control planes see no Internet
@@ -279,6 +254,13 @@ def _add_errors(app: FastAPI) -> None:
         del request
         faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         return _refusal(NOT_POSSIBLE, _words(faults[0], error.body))  # a wrong key is a missing one
+
+    @app.exception_handler(KeyTwice)
+    async def key_twice(request: Request, error: KeyTwice) -> JSONResponse:
+        del request
+        whose = "" if error.job is None else f" (job {_short(error.job)})"
+        words = f"{_short(error.key)}{whose}: the key is given twice; send it once"
+        return _refusal(NOT_POSSIBLE, words)
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
