@@ -1,9 +1,9 @@
 """Requests a second that `gpuyard serve` answers, with one client that keeps its connection.
 
-    python benchmarks/serving.py [--json FILE] [--seconds 10] [--only sjf agents]
+    python benchmarks/serving.py [--json FILE] [--seconds 10] [--only sjf agents] [--waiting 50]
 
 Service and client are two processes on one core (`--cores 2`: on two). The cluster has 512 GPUs,
-four fifths of which are held; `waiting` jobs wait, and one request in two frees some GPUs first, so
+four fifths of which are held; so many jobs wait, and one request in two frees some GPUs first, so
 that there is something to decide. `busy_ms` is the processor time of the service for a request, and
 `requests_per_busy_s` what one core does that nobody else, the client included, takes time from.
 """
@@ -56,12 +56,16 @@ def served(words: tuple[str, ...], folder: Path) -> Iterator[tuple[Connection, i
             process.send_signal(signal.SIGINT)
 
 
-def states(cluster: dict[str, Any], rng: np.random.Generator) -> list[dict[str, Any]]:
+def states(
+    cluster: dict[str, Any], rng: np.random.Generator, waiting: int = WAITING
+) -> list[dict[str, Any]]:
     """Requests: the cluster four fifths full, a queue, and every second time room for some."""
-    return [_state(cluster, rng, frees=at % 2 == 0) for at in range(STATES)]
+    return [_state(cluster, rng, waiting, frees=at % 2 == 0) for at in range(STATES)]
 
 
-def _state(cluster: dict[str, Any], rng: np.random.Generator, *, frees: bool) -> dict[str, Any]:
+def _state(
+    cluster: dict[str, Any], rng: np.random.Generator, waiting: int, *, frees: bool
+) -> dict[str, Any]:
     now_s, running = 100_000.0, list[dict[str, Any]]()
     for server in cluster["servers"]:
         at, last = server["first_gpu"], server["first_gpu"] + server["gpus"]
@@ -81,7 +85,7 @@ def _state(cluster: dict[str, Any], rng: np.random.Generator, *, frees: bool) ->
             "partition": int(rng.integers(cluster["partitions"])),
         }
         | _job(cluster, rng, f"q{at}")
-        for at in range(WAITING)
+        for at in range(waiting)
     ]
     return {"time_s": now_s, "queue": queue, "running": running}
 
@@ -97,10 +101,10 @@ def busy_s(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
-def measured(service: Connection, process: int, seconds: float) -> dict[str, float]:
+def measured(service: Connection, process: int, seconds: float, waiting: int) -> dict[str, float]:
     """Ask for so many seconds."""
     cluster = service.call("GET", "/cluster")
-    bodies = states(cluster, np.random.default_rng(0))
+    bodies = states(cluster, np.random.default_rng(0), waiting)
     for body in bodies[:WARM]:
         service.call("POST", "/decide", body)
     taken_s, starts, before_s = list[float](), 0, busy_s(process)
@@ -129,6 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--waiting", type=int, default=WAITING)
     parser.add_argument("--cores", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="sjf and agents for one second each")
     parser.add_argument("--only", nargs="*", default=list(SERVED), choices=list(SERVED))
@@ -140,7 +145,7 @@ def main() -> None:
     rows = {}
     for name in options.only:
         with served(SERVED[name], options.folder / re.sub(r"\W+", "_", name)) as (service, process):
-            rows[name] = measured(service, process, options.seconds)
+            rows[name] = measured(service, process, options.seconds, options.waiting)
         figures = "  ".join(f"{key} {value:,.1f}" for key, value in rows[name].items())
         print(f"{name:14} {figures}", flush=True)
     if options.json is not None:
