@@ -116,10 +116,14 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
     """
     row, x, state = scratch.job[job], scratch.pair, scratch.state
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
-    mine_s = left_s(scratch, job)
+    mine_s, lone, kind, lost_s = left_s(scratch, job), -1, -1, 0.0
     for i in range(row.gang):
         gpu = scratch.chosen[i]
         gpu_type = state.server[state.gpu[gpu].server].type
+        if state.gpu[gpu].tenants == 1 and state.tenant[gpu, 0] == lone and gpu_type == kind:
+            shared += 1  # beside the same gang as on the GPU before, which is often
+            delay_s += lost_s
+            continue
         last = gather_tenants(state, row, gpu, scratch.tenants)
         shared += last > 0
         own = slow_in(scratch.belief.slowing, gpu_type, scratch.tenants, last + 1, last)
@@ -128,7 +132,10 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
             hit = hit_of(scratch.belief.slowing, gpu_type, scratch.tenants, last + 1, k)
             victim = max(victim, hit)
             held_up_s = min(left_s(scratch, beside), mine_s)
-            delay_s += (hit - 1.0) * held_up_s / scratch.job[beside].gang
+            lost_s = (hit - 1.0) * held_up_s / scratch.job[beside].gang
+            delay_s += lost_s
+        lone = state.tenant[gpu, 0] if last == 1 else -1
+        kind = gpu_type
         worst_s = max(worst_s, scratch.belief.compute_s[row.profile, gpu_type] * own)
     x[OfPair.OWN_SLOWDOWN] = np.log((worst_s + comm_s) / (compute_s + comm_s))
     x[OfPair.WORST_VICTIM] = np.log(victim)
