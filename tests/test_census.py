@@ -11,7 +11,7 @@ LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 77_382,
     "python_files": 346,
     "test_lines": 42_514,
-    "test_files": 220,
+    "test_files": 221,
     "arrows": 172,
     "arrows_in_sim": 37,
     "longest_function": 50,

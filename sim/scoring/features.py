@@ -116,11 +116,11 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
     """
     row, x, state = scratch.job[job], scratch.pair, scratch.state
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
-    mine_s, lone, kind, lost_s = left_s(scratch, job), -1, -1, 0.0
+    mine_s, lone, lone_type, lost_s = left_s(scratch, job), -1, -1, 0.0
     for i in range(row.gang):
         gpu = scratch.chosen[i]
         gpu_type = state.server[state.gpu[gpu].server].type
-        if state.gpu[gpu].tenants == 1 and state.tenant[gpu, 0] == lone and gpu_type == kind:
+        if state.gpu[gpu].tenants == 1 and state.tenant[gpu, 0] == lone and gpu_type == lone_type:
             shared += 1  # beside the same gang as on the GPU before, which is often
             delay_s += lost_s
             continue
@@ -135,7 +135,7 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
             lost_s = (hit - 1.0) * held_up_s / scratch.job[beside].gang
             delay_s += lost_s
         lone = state.tenant[gpu, 0] if last == 1 else -1
-        kind = gpu_type
+        lone_type = gpu_type
         worst_s = max(worst_s, scratch.belief.compute_s[row.profile, gpu_type] * own)
     x[OfPair.OWN_SLOWDOWN] = np.log((worst_s + comm_s) / (compute_s + comm_s))
     x[OfPair.WORST_VICTIM] = np.log(victim)
