@@ -40,9 +40,9 @@ def _coloured(traces: Sequence[Trace], place: dict[str, int]) -> list[Trace]:
         if isinstance(whose, str):
             scheduler = without_swept(whose)
             mine = names.setdefault(scheduler, [])
-            if trace["legendgroup"] not in mine:
-                mine.append(trace["legendgroup"])
-            found.append(_line(trace, place[scheduler], mine.index(trace["legendgroup"])))
+            if trace["name"] not in mine:
+                mine.append(trace["name"])
+            found.append(_line(trace, place[scheduler], mine.index(trace["name"])))
         elif whose is not None:
             marks = [_colour(place[without_swept(each)]) for each in whose]
             found.append({**trace, "marker": {**trace["marker"], "color": marks}})

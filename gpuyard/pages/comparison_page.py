@@ -272,8 +272,8 @@ def _figure(sweep: Sweep, confidence: float) -> Figure | None:
         return None
     data: list[dict[str, Any]] = []
     for at, (line, given) in enumerate(found.points.items()):
-        common = {"name": label(", ".join(line)), "legendgroup": label(", ".join(line)),
-                  "meta": line[0]}  # fmt: skip
+        name = label(", ".join(line))
+        common = {"name": name, "legendgroup": name, "meta": line[0]}  # a line and its band
         # No time is below 0, though the interval of few runs may reach there.
         points = [(x, centre, max(low, 0.0), high) for x, centre, low, high in given]
         draw = partial(_points, words=found.words, aside=found.apart(at)) if found.words else _line

@@ -109,7 +109,7 @@
       height += 20 * lines;
       const plot = height - 70 - 20 * lines - (touch ? BUTTONS : 0);
       layout.legend = { orientation: "h", x: 0, y: -56 / plot,
-        yanchor: "top", font: { size: 11 }, maxheight: 24 * lines + 12 };
+        yanchor: "top", font: { size: 11 }, tracegroupgap: 0, maxheight: 24 * lines + 12 };
     }
     const { t: above, b: below } = layout.margin;
     const data = figure.data.flatMap((trace) => {

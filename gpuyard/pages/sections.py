@@ -180,7 +180,7 @@ def jct_figure(jct_s: Mapping[str, FloatArray], whose: Mapping[str, str]) -> Fig
         x_s, share = _curve(np.maximum(times_s, SHORTEST_S))
         longest_s = max(longest_s, float(times_s[-1]))
         data.append({
-            "type": "scatter", "name": label(name), "legendgroup": label(name), "meta": whose[name],
+            "type": "scatter", "name": label(name), "meta": whose[name],
             "line": {"width": 2, "shape": "hv" if len(times_s) <= MOST_POINTS else "linear"},
             "mode": "lines" if len(times_s) > 1 else "markers",  # of one point there is no line
             "x": numbers(x_s), "y": numbers(share * 100.0, 5),

@@ -43,7 +43,7 @@ def progress_of(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]) -> Pr
 def progress_figure(progress: Progress) -> Figure:
     """The same for a page."""
     data = [{
-        "type": "scatter", "mode": "lines", "name": label(method), "legendgroup": label(method),
+        "type": "scatter", "mode": "lines", "name": label(method),
         "meta": method, "x": numbers(plans), "y": numbers(ratio), "line": {"width": 2},
         "hovertemplate": "%{y:.3f} after %{x:.0f} plans",
     } for method, (plans, ratio) in progress.items()]  # fmt: skip

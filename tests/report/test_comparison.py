@@ -162,7 +162,7 @@ def test_a_scheduler_has_one_colour_in_all_figures_and_no_two_lines_look_alike()
     assert len({line["linestyle"] for name, line in lines.items() if name[0] != "m"}) == 3
     found = looks({f"{at:02}": (f"{at:02}", "composite") for at in range(MOST_CURVES)}).values()
     assert len({tuple(look.values()) for look in found}) == MOST_CURVES
-    lines = [{"meta": name, "legendgroup": name, "line": {}} for name in map(str, range(24))]
+    lines = [{"meta": name, "name": name, "line": {}} for name in map(str, range(24))]
     assert len(lines) == MOST_ON_PAGE
     assert len({tuple(line["line"].values()) for line in in_colours([lines])[0]}) == MOST_ON_PAGE
 
