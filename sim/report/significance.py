@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.files import ComparisonRow, Labels, ReportError
+from sim.files import ComparisonRow, ReportError
 from sim.report.job_times import log_ratios, mean_interval
+from sim.report.standings import units_of
 
 LEAST_COMPARED = 3  # Friedman's test asks for so many
 
@@ -102,42 +103,48 @@ def insignificant_stretches(found: Ranking) -> list[tuple[int, int]]:
 
 def paired_tests(
     cell: str,  # goes into the rows
-    of: Mapping[str, Sequence[ComparisonRow]],  # scheduler -> its runs, on the same windows
+    of: Mapping[str, Sequence[ComparisonRow]],  # scheduler -> its runs, the same for all
     *,
     ours: str,  # the scheduler that is judged
     metric: str,  # of `metrics`, above 0
     confidence: float,  # of the ratio's interval
 ) -> list[dict[str, Any]]:
-    """`ours` over each other scheduler in `metric`, paired by window and seed.
+    """`ours` over each other scheduler in `metric`, paired as in the tables (`Units`).
 
     A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided paired
-    t-test of the logs (NaN for one pair, 1 where both are equal in all). Windows of one stretch of
-    time are one observation, their mean.
+    t-test of the logs (NaN for one pair, 1 where both are equal in all). Seeds of one window are
+    one observation, since what they have in common is most of their spread; so are windows of one
+    stretch of time, their mean.
     """
     from scipy import stats  # heavy: only reports need it
 
-    mine, found = {row.labels.unit: float(row.metrics[metric]) for row in of[ours]}, []
+    units = units_of([row for runs in of.values() for row in runs], confidence)
+    mine, found = units.values(of[ours], metric), []
     for name, runs in of.items():
         if name == ours:
             continue
-        theirs = np.array([float(row.metrics[metric]) for row in runs])
-        own = np.array([mine[row.labels.unit] for row in runs])
-        logs = _by_stretch(log_ratios(own, theirs), [row.labels for row in runs])
+        theirs = units.values(runs, metric)
+        logs = log_ratios([mine[unit] for unit in theirs], [*theirs.values()])
+        logs = _by_stretch(logs, list(theirs), units.stretch_of)
         ratio = mean_interval(logs, confidence).exp()
         p = float(stats.ttest_1samp(logs, 0.0).pvalue) if logs.any() else 1.0
         p = p if len(logs) > 1 else math.nan
         found.append(
-            {"cell": cell, "against": name, "role": runs[0].labels.role, "pairs": len(own),
+            {"cell": cell, "against": name, "role": runs[0].labels.role, "pairs": len(theirs),
              "ratio": ratio.centre, "low": ratio.low, "high": ratio.high, "p": p}
         )  # fmt: skip
     return found
 
 
-def _by_stretch(values: FloatArray, labels: Sequence[Labels]) -> FloatArray:
-    """(n,) means of `values` (m,) over each stretch of time; a window of none is one."""
-    found: dict[Any, list[float]] = defaultdict(list)
-    for value, label in zip(values.tolist(), labels, strict=True):
-        found[label.unit if label.stretch is None else label.stretch].append(value)
+def _by_stretch(
+    values: FloatArray, units: Sequence[int], stretch_of: Mapping[int, int] | None
+) -> FloatArray:
+    """(n,) means of `values` (m,) of units over each stretch of time; without any, the values."""
+    if stretch_of is None:
+        return values
+    found: dict[int, list[float]] = defaultdict(list)
+    for value, unit in zip(values.tolist(), units, strict=True):
+        found[stretch_of[unit]].append(value)
     return np.array([np.mean(each) for each in found.values()])
 
 

@@ -366,3 +366,18 @@ def test_windows_of_one_stretch_of_time_are_one_observation(make):
     twice = tested([0, 1, 2, 0, 1, 2], [2.0, 4.0, 8.0] * 2)
     assert twice == pytest.approx(tested([None] * 3, [2.0, 4.0, 8.0]))
     assert twice["p"] > 5 * tested([None] * 6, [2.0, 4.0, 8.0] * 2)["p"]
+
+
+def test_seeds_of_one_window_are_one_observation(make):
+    def tested(tflops):  # (windows, seeds)
+        rows = {
+            name: [ComparisonRow(make.labels(name, window=w, seed=s), {"tflops": t**power})
+                   for w, each in enumerate(tflops) for s, t in enumerate(each)]
+            for name, power in (("ours", 1.0), ("theirs", 0.0))
+        }  # fmt: skip
+        (found,) = paired_tests("c", rows, ours="ours", metric="tflops", confidence=0.95)
+        return {key: found[key] for key in ("pairs", "ratio", "low", "high", "p")}
+
+    once = tested([[2.0], [4.0], [8.0]])
+    assert tested([[1.9, 2.1], [3.9, 4.1], [8.0, 8.0]]) == pytest.approx(once)
+    assert tested([[2.0, 4.0, 8.0]]) == pytest.approx(once)  # of one window seeds are all there is
