@@ -118,20 +118,20 @@ def cost_at(state: State, at_s: float) -> float:
     Args:
         state: of a run that has come to `at_s`, or just beyond.
         at_s: only jobs that were submitted before it count. What was done since is taken away, at
-            each job's last rate.
+            each job's last rate. A job that was withdrawn costs what it had cost then: its time
+            and what it leaves undone, or it would pay to let users give up.
     """
     total = 0.0
     for j in range(len(state.job)):
         job = state.job[j]
         if job.submit_s >= at_s:
             continue
-        if job.status in (FINISHED, WITHDRAWN) and job.finish_s <= at_s:
-            total += job.finish_s - job.submit_s if job.status == FINISHED else 0.0
-            continue
+        gone = job.status in (FINISHED, WITHDRAWN) and job.finish_s <= at_s
         done_s = job.progress_s
-        if job.status == RUNNING or job.left_s > at_s:
+        if job.status == RUNNING or (job.left_s > at_s and not gone):
             done_s += job.rate * (max(at_s, job.resume_s) - job.rated_s)
-        total += at_s - job.submit_s + max(job.work_s - done_s, 0.0)
+        until_s = job.finish_s if gone else at_s
+        total += until_s - job.submit_s + max(job.work_s - done_s, 0.0)
     return total
 
 

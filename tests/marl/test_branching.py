@@ -15,6 +15,7 @@ from marl.policy.branching import Brancher, Contrasts, Sampling, cost_at, joined
 from marl.policy.build import build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
+from sim.jobs import Fates
 from sim.simulator import Simulator
 from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world, plain_world
 from tests.sim.worlds import Job, job_table
@@ -119,6 +120,30 @@ def test_what_was_done_after_the_horizon_does_not_count():
         run.act(int(run.seen()["action_mask"].argmax()))
     assert run.now_s == 80.0
     assert cost_at(run.simulator.state, 50.0) == pytest.approx(60.0 + 100.0 + 300.0)
+
+
+@pytest.mark.parametrize(
+    ("gives_up_s", "delay_s"),
+    [  # B waits for A's end at 10, C for B's
+        ((np.inf, np.inf, np.inf), 10.0 + 15.0),
+        ((np.inf, 4.0, np.inf), 4.0 + 10.0),  # B leaves without having run
+        ((np.inf, 12.0, np.inf), 10.0 + 12.0),  # B leaves with 2 s of its 5 s done
+    ],
+)
+def test_who_is_withdrawn_costs_the_delay_that_agents_are_charged(
+    gives_up_s: tuple[float, ...], delay_s: float
+):
+    world = plain_world(1, 1)
+    jobs = job_table([Job(0.0, 1, 10.0), Job(0.0, 1, 5.0), Job(0.0, 1, 50.0)])
+    fates = Fates(np.zeros(3, dtype=np.int64), np.array(gives_up_s))
+    layout = layout_for(world.topology, world.partition_of_server, RULES)
+    run = Turns(world.simulator(replace(jobs, fates=fates)), layout, RULES, gathers=True)
+    while run.next():
+        run.act(int(run.seen()["action_mask"].argmax()))
+    assert run.take().delay_s.sum() == pytest.approx(delay_s)
+    for at_s in (20.0, 1e9):  # C still runs, or all is over
+        cost_s = cost_at(run.simulator.state, at_s)
+        assert cost_s - jobs.duration_s.sum() == pytest.approx(delay_s)
 
 
 def test_where_a_run_stops_beyond_the_horizon_does_not_matter():
