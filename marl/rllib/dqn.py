@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from marl.env.plan_env import OfPlace, PlacementNetwork, PlanEnv, PlanPolicyError
 from marl.rllib.cluster import built
-from marl.rllib.trainer import MODULE, NetworkTrainer
+from marl.rllib.trainer import NetworkTrainer
 from marl.topdrl.codec import NetworkSpec, ObservationSpec
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
@@ -353,6 +353,7 @@ class PlanTrainer(NetworkTrainer):
     """One training: iterations and checkpoints."""
 
     error = PlanPolicyError
+    cure = "begin anew: fresh=true with a lower dqn.learning_rate or dqn.grad_clip"
 
     def __init__(self, *, make_env: Callable[[], PlanEnv], spec: PlanDqnSpec, seed: int) -> None:
         """Build the algorithm; Ray must be running."""
@@ -361,12 +362,15 @@ class PlanTrainer(NetworkTrainer):
         super().__init__(built(dqn_config(spec, MAKE_PLAN, module, seed=seed, n_step=1)))
 
     def iterate(self) -> tuple[int, float, float]:
-        """Steps so far, mean return of whole episodes, loss (NaN before there is one)."""
-        result = self._algorithm.train()
+        """Steps so far, mean return of whole episodes, loss (NaN before there is one).
+
+        Raises:
+            PlanPolicyError: a loss is not finite, or weights run away.
+        """
+        result, losses = self._trained()
         sampled = result["env_runners"]
-        learned = result.get("learners", {}).get(MODULE, {})
         return (
             int(sampled.get("num_env_steps_sampled_lifetime", 0)),
             float(sampled.get("episode_return_mean", float("nan"))),
-            float(learned.get("qf_loss", float("nan"))),
+            losses[0] if losses else float("nan"),
         )

@@ -258,10 +258,28 @@ class NetworkTrainer:
     """Wraps an algorithm whose module has its weights in `network`, and plays in this process."""
 
     error: type[GpuYardError]  # that says why one cannot go on
+    cure: str  # of a training that ran away
 
     def __init__(self, algorithm: Algorithm) -> None:
         """Take a built algorithm."""
         self._algorithm = algorithm
+
+    def _trained(self) -> tuple[dict[str, Any], list[float]]:
+        """RLlib's results of one more iteration, and its losses, none before the first update.
+
+        Raises:
+            GpuYardError: `error`, a loss is not finite, or weights run away.
+        """
+        result = self._algorithm.train()
+        learned = result.get("learners", {}).get(MODULE, {})
+        losses = [float(learned[key]) for key in LOSSES if key in learned]
+        largest = largest_of(self.weights().values())
+        if not all(map(math.isfinite, losses)) or not largest < RUNAWAY:
+            raise self.error(
+                f"iteration {int(result['training_iteration'])}: loss {losses}, largest weight "
+                f"{largest:.3g}; {self.cure}"
+            )
+        return result, losses
 
     def weights(self) -> dict[str, Tensor]:
         """The network's, as they stand."""
@@ -297,6 +315,7 @@ class PickerTrainer(NetworkTrainer):
     """Trains a picker of jobs or of GPUs."""
 
     error = PickerTrainingError
+    cure = "resume from the last checkpoint with a lower learning_rate or grad_clip"
 
     def iterate(self) -> PickerIteration:
         """One iteration.
@@ -304,19 +323,11 @@ class PickerTrainer(NetworkTrainer):
         Raises:
             PickerTrainingError: a loss is not finite, or weights run away.
         """
-        result = self._algorithm.train()
+        result, losses = self._trained()
         learned = result.get("learners", {}).get(MODULE, {})
-        losses = [float(learned[key]) for key in LOSSES if key in learned]
-        number = int(result["training_iteration"])
-        largest = largest_of(self.weights().values())
-        if not all(map(math.isfinite, losses)) or not largest < RUNAWAY:
-            raise PickerTrainingError(
-                f"iteration {number}: loss {losses}, largest weight {largest:.3g}; resume from the "
-                "last checkpoint with a lower learning_rate or grad_clip"
-            )
         sampled = result["env_runners"]
         return PickerIteration(
-            number=number,
+            number=int(result["training_iteration"]),
             steps=int(sampled.get("num_env_steps_sampled_lifetime", 0)),
             loss=losses[0] if losses else math.nan,
             value_mean=float(learned.get("qf_mean", math.nan)),

@@ -1,6 +1,7 @@
 """The learned plan generator: what it sees, its environment, its files, and a short training."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,6 +95,24 @@ def test_a_missing_or_foreign_policy_is_named(tmp_path):
     (tmp_path / "policy.json").write_text(json.dumps({"format": 1, "hidden": 9}))
     with pytest.raises(PlanPolicyError, match="cannot be read"):
         plan_env.load_plan_policy(tmp_path)
+
+
+@pytest.mark.parametrize(("loss", "spoilt"), [(0.5, True), (np.nan, False)])
+def test_weights_or_losses_that_are_no_numbers_stop_the_training(loss: float, spoilt: bool):
+    from marl.rllib.dqn import PlanTrainer
+
+    model, learned = network(), {"learners": {"default_policy": {"qf_loss": loss}}}
+    result = {"training_iteration": 3, "env_runners": {}, **learned}
+    algorithm = SimpleNamespace(
+        train=lambda: result, get_module=lambda _: SimpleNamespace(network=model)
+    )
+    trainer = PlanTrainer.__new__(PlanTrainer)
+    super(PlanTrainer, trainer).__init__(algorithm)
+    if spoilt:  # the last of them alone
+        with torch.no_grad():
+            list(model.parameters())[-1].fill_(np.nan)
+    with pytest.raises(PlanPolicyError, match=r"iteration 3: .*nan.*begin anew: fresh=true"):
+        trainer.iterate()
 
 
 @pytest.mark.slow
