@@ -218,6 +218,13 @@ def test_who_waits_for_parents_waits_and_who_is_withdrawn_has_a_cause(
     assert found.waited_s.get("waits for its parents", 0) == until_s - rows[0]["time_s"]
 
 
+def test_a_parent_without_work_starts_and_frees_its_child_at_one_time(told):
+    columns = HEAD.replace("\n", ",parents\n")
+    trace = columns + "long,0,16,100,\ngate,1,1,0,\nkid,2,1,5,gate\n"
+    found, _ = told(trace, "kid", "workload.columns.parents=parents")
+    assert (found.first_start_s, found.waited_s) == (100, {"waits for its parents": 98})
+
+
 def test_who_may_share_is_not_told_that_no_gpus_are_free(told):
     trace = HEAD + "a,0,8,1000\nb,1,8,1000\nc,2,16,500\n"
     _, rows = told(trace, "c", "scheduler=linear_score", "estimator=oracle", "agents.count=1")
