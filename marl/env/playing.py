@@ -29,12 +29,12 @@ from sim.handle import Handle, at_address, count, tell
 from sim.jit import kernel
 from sim.kernel.layout import State
 from sim.kernel.records import log_half_full
-from sim.kernel.step import DECIDE, FULL, ILLEGAL, advance_until_decision
+from sim.kernel.step import DECIDE, FULL, ILLEGAL, PAUSE, advance_until_decision
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfForward
 from sim.scoring.window import begin_gang, refresh
 
-TURN = -1  # an agent is to act; the other ends of `play_on` are OVER, STUCK and FULL
+TURN = -1  # an agent is to act; the other ends of `play_on` are OVER, STUCK, FULL and PAUSE
 
 
 # In Play.routine, the last two of each kind of action that a rule allows: of SEES, of ORDERS.
@@ -302,37 +302,47 @@ def act(play: Play, action: int) -> bool:
 
 
 @kernel
-def play_on(play: Play) -> int:
-    """Let turns and time pass until somebody has a choice: TURN; or OVER, STUCK, FULL.
-
-    After FULL (the log wants to be flushed) call it again.
-    """
-    state, memory = play.scratch.state, play.memory
-    turn, world = memory.turn[0], state.world[0]
-    if log_half_full(state):
+def _pass_time(play: Play) -> int:
+    """Let time pass to the next epoch: DECIDE; or OVER, STUCK, FULL, PAUSE where it is put off."""
+    memory = play.memory
+    turn, world = memory.turn[0], play.scratch.state.world[0]
+    verdict = advance_until_decision(play.scratch.state)
+    if verdict == FULL:
         return FULL
-    while True:
+    if play.gathers:
+        gather(play.scratch.state, memory)
+    if verdict != DECIDE:
+        return verdict
+    open_epoch(play)
+    until_s = pause_s(memory, play.interval_s, world.now_s)
+    if np.isnan(until_s):
+        turn.is_open = 1
+        return DECIDE
+    world.wake_s = until_s  # nobody acts now; an epoch is due then whatever happens
+    turn.decisions += 1
+    return PAUSE if turn.decisions >= turn.halt else DECIDE
+
+
+@kernel
+def play_on(play: Play) -> int:
+    """Let turns and time pass until somebody has a choice: TURN; or OVER, STUCK, FULL, PAUSE.
+
+    After FULL (the log wants to be flushed) and PAUSE (`halt` decisions are over, and nobody has a
+    choice) call it again.
+    """
+    turn = play.memory.turn[0]
+    while not log_half_full(play.scratch.state):
         if turn.is_open != 0:
             turn.decisions += 1
             if find_turn(play):
                 return TURN
             turn.is_open = 0
-        verdict = advance_until_decision(state)
-        if verdict == FULL:
-            return FULL
-        if play.gathers:
-            gather(state, memory)
+            if turn.decisions >= turn.halt:
+                return PAUSE
+        verdict = _pass_time(play)
         if verdict != DECIDE:
             return verdict
-        open_epoch(play)
-        until_s = pause_s(memory, play.interval_s, world.now_s)
-        if np.isnan(until_s):
-            turn.is_open = 1
-        else:  # nobody acts now; an epoch is due then whatever happens
-            world.wake_s = until_s
-            turn.decisions += 1
-        if log_half_full(state):
-            return FULL
+    return FULL
 
 
 @kernel

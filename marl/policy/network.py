@@ -340,6 +340,7 @@ def choose(play: Play, net: Net) -> int:
 def _play(play: Play, net: Net, until: int) -> int:
     """Run on from where nobody is asked; OVER, STUCK, FULL, PAUSE (so many decisions), ILLEGAL."""
     turn = play.memory.turn[0]
+    turn.halt = until
     while True:
         verdict = count(net.routine[PLAY_ON], play)
         if verdict != TURN:

@@ -287,6 +287,14 @@ def test_both_forms_of_a_scheduler_say_the_same(told):
     assert compiled == plain
 
 
+def test_who_waits_while_no_agent_has_a_choice_waits(told):
+    trace = HEAD + "a,0,16,100\nb,1,16,50\nc,2,16,10\n"  # two share all GPUs
+    agents = ("scheduler=marl", "checkpoint=pretrained", "estimator=oracle")
+    compiled, rows = told(trace, "c", *agents)
+    plain, _ = told(trace, "c", *agents, "compiled=false")
+    assert compiled.waited_s == plain.waited_s == {"no GPUs free": rows[-2]["time_s"] - 2}
+
+
 @pytest.mark.parametrize(
     ("word", "told_of"),
     [
