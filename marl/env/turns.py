@@ -23,6 +23,7 @@ from marl.env.plays import (
 from sim.arrays import IntArray
 from sim.decision import refusal, stuck
 from sim.handle import handle_address
+from sim.jobs import never_ran
 from sim.kernel.layout import FINISHED
 from sim.kernel.step import FULL, ILLEGAL, OVER, STUCK
 from sim.simulator import Simulator
@@ -146,9 +147,11 @@ class Turns:
         return see_everyone(self.play, self._links, self._views.view())
 
     def jct_mean_s(self) -> float:
-        """Mean JCT of the jobs that are done; NaN before the first."""
-        rows = self.simulator.state.job
+        """Mean JCT of the jobs that are done, not given up without work; NaN before the first."""
+        rows, jobs = self.simulator.state.job, self.simulator.jobs
         done = rows["status"] == FINISHED
+        if jobs.fates is not None:
+            done &= ~never_ran(jobs.duration_s, jobs.fates.withdraw_s)
         jct_s = rows["finish_s"][done] - rows["submit_s"][done]
         return float(jct_s.mean()) if done.any() else float("nan")
 

@@ -123,13 +123,13 @@ def outcome_metrics(run: Run) -> dict[str, float | int]:
 def deadline_metrics(run: Run) -> dict[str, float | int]:
     """Measured jobs with a deadline, and those that missed it; NaN where the trace has none.
 
-    A job that has not finished misses its deadline once that is past; withdrawn jobs are left
-    out, since nobody waits for them any more.
+    A job that has not finished misses its deadline once that is past; jobs that were given up are
+    left out, since nobody waits for them any more.
     """
     urgency = run.jobs.urgency
     if urgency is None:
         return {"deadline_jobs": 0, "deadline_missed": 0, "deadline_miss_frac": NAN}
-    chosen = run.jobs.measured & np.isfinite(urgency.deadline_s) & ~withdrawn(run)
+    chosen = run.jobs.measured & np.isfinite(urgency.deadline_s) & ~given_up(run)
     end_s = np.where(np.isnan(run.finish_s), span_s(run)[1], run.finish_s)
     missed = int(np.count_nonzero(chosen & (end_s > urgency.deadline_s)))
     jobs = int(chosen.sum())

@@ -276,6 +276,13 @@ def test_a_withdrawal_ends_the_delay():
     assert delay_s(hand_env(replace(trace, fates=fates))) == pytest.approx(5 + 7)
 
 
+def test_who_is_given_up_without_work_is_in_no_mean_of_an_episode():
+    trace = job_table([Job(0, 1, 10), Job(20, 1, 0)])  # the second finds a place at once
+    env = hand_env(replace(trace, fates=Fates(np.zeros(2, int), np.array([np.inf, 5.0]))))
+    assert delay_s(env) == 0.0
+    assert env.turns.jct_mean_s() == 10.0
+
+
 def test_time_blocked_by_parents_is_nobodys_delay():
     # A runs 0-1000; B, its child, is there from 200 and ready at 1000. C (100 s, from 800 on) is
     # shorter, so the window's first: it runs 1000-1100, then B 1100-1600. B waits 100 s, C 200 s.

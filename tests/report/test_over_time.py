@@ -287,6 +287,8 @@ def test_jobs_without_work_that_were_given_up_count_for_no_scheduler(life):
     told = changed(life, duration_s=work_s, fates=fates)
     assert counted(told).tolist() == [False, True, False, True, True, False]
     assert given_up(told).tolist() == [True, False, True, False, False, True]
+    urgency = Urgency(np.zeros(6, dtype=int), np.full(6, 50.0))
+    assert summarise(changed(told, urgency=urgency))["deadline_jobs"] == 3
 
 
 def test_the_balance_of_gpu_seconds(life):
