@@ -112,9 +112,9 @@ def paired_tests(
     """`ours` over each other scheduler in `metric`, paired as in the tables (`Units`).
 
     A row a scheduler: geometric mean of the ratios with its interval, and p of the two-sided paired
-    t-test of the logs (NaN for one pair, 1 where both are equal in all). Seeds of one window are
-    one observation, since what they have in common is most of their spread; so are windows of one
-    stretch of time, their mean.
+    t-test of the logs (NaN for one pair, 1 where both are equal in all). The mean over the seeds of
+    a window is one observation: seeds may be of policies alone, and the jobs the same. Windows of
+    one stretch of time are one, too, their mean.
     """
     from scipy import stats  # heavy: only reports need it
 
