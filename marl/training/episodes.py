@@ -22,7 +22,7 @@ from marl.env.world import Reward, World, discounted
 from marl.policy.from_torch import net_of
 from marl.policy.network import Net, NetLoop, choose, link
 from marl.policy.pair_score import PairScorePolicy, Policy, best_action, networks_of, stack
-from marl.training.spec import WarmStartSpec
+from marl.training.spec import TrainingError, WarmStartSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.report.job_times import counted, jct_s
@@ -127,11 +127,21 @@ def _played(simulator: Simulator, layout: Layout, rules: CodecRules, net: Net, n
 def validation_jct_s(
     policy: Policy, world: World, rules: CodecRules, windows: Windows, count: int
 ) -> float:
-    """Geometric mean over `count` windows of the reported mean JCT, acting greedily."""
+    """Geometric mean over `count` windows of the reported mean JCT, acting greedily.
+
+    Raises:
+        TrainingError: a window has no mean, without which no policy would ever be the best.
+    """
     simulators = [world.simulator(windows(index)) for index in range(count)]
     runs = play_greedily(policy, simulators, rules, name="marl")
-    logs = [np.log(jct_s(run)[counted(run)].mean()) for run in runs]
-    return float(np.exp(np.mean(logs)))
+    times_s = [jct_s(run)[counted(run)] for run in runs]
+    for window, each in enumerate(times_s):
+        if len(each) == 0:
+            raise TrainingError(
+                f"validation window {window}: none of its measured jobs was done; take longer "
+                "windows (workload.num_jobs), or jobs of which fewer are given up"
+            )
+    return float(np.exp(np.mean([np.log(each.mean()) for each in times_s])))
 
 
 @dataclass(frozen=True)
