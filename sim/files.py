@@ -295,6 +295,17 @@ def run_names(labels: Sequence[Labels]) -> list[str]:
     return [_name(run, len(counts[run.scheduler]) > 1) for run in labels]
 
 
+def with_swept(scheduler: str, swept: str) -> str:
+    """A scheduler's name, and behind it in brackets what was swept of it, if anything was."""
+    return f"{scheduler} [{swept}]" if swept else scheduler
+
+
+def apart_from_swept(name: str) -> tuple[str, str]:
+    """The scheduler of such a name, and what was swept."""
+    scheduler, _, swept = name.partition(" [")
+    return scheduler, swept.removesuffix("]")
+
+
 def with_windows(name: str, windows: int, most: int) -> str:
     """A name, and on how many windows it stands where others have more."""
     return name if windows == most else f"{name} ({windows} of {most} windows)"

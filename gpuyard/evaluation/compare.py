@@ -25,7 +25,7 @@ from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
 from sim.arrays import FloatArray
-from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv
+from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv, with_swept
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
 from sim.report.run_folder import AGAIN, METRICS_FILE, RECORD, read_jct_s, read_json, read_row
@@ -302,8 +302,7 @@ def named_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
     named = []
     for labels, given, unlike in swept:
         shown = " ".join(filter(None, (words.get((key, given.value(key))) for key in unlike)))
-        name = f"{labels.scheduler} [{shown}]" if shown else labels.scheduler
-        named.append(replace(labels, scheduler=name))
+        named.append(replace(labels, scheduler=with_swept(labels.scheduler, shown)))
     return named
 
 

@@ -7,7 +7,7 @@ was swept stands in brackets behind a name and changes no colour.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sim.report.figures import without_swept
+from sim.files import apart_from_swept
 
 Trace = dict[str, Any]
 
@@ -29,8 +29,9 @@ def in_colours(figures: Sequence[Sequence[Trace]]) -> list[list[Trace]]:
 
 def _schedulers(figures: Iterable[Iterable[Trace]]) -> Iterable[str]:
     named = [trace["meta"] for traces in figures for trace in traces if "meta" in trace]
-    yield from (without_swept(each) for each in named if isinstance(each, str))
-    yield from (without_swept(one) for each in named if isinstance(each, list) for one in each)
+    lines = [each for each in named if isinstance(each, str)]
+    marks = [one for each in named if isinstance(each, list) for one in each]
+    yield from (apart_from_swept(each)[0] for each in [*lines, *marks])
 
 
 def _coloured(traces: Sequence[Trace], place: dict[str, int]) -> list[Trace]:
@@ -38,13 +39,13 @@ def _coloured(traces: Sequence[Trace], place: dict[str, int]) -> list[Trace]:
     for trace in traces:
         whose = trace.get("meta")
         if isinstance(whose, str):
-            scheduler = without_swept(whose)
+            scheduler, _ = apart_from_swept(whose)
             mine = names.setdefault(scheduler, [])
             if trace["name"] not in mine:
                 mine.append(trace["name"])
             found.append(_line(trace, place[scheduler], mine.index(trace["name"])))
         elif whose is not None:
-            marks = [_colour(place[without_swept(each)]) for each in whose]
+            marks = [_colour(place[apart_from_swept(each)[0]]) for each in whose]
             found.append({**trace, "marker": {**trace["marker"], "color": marks}})
         else:
             found.append(trace)

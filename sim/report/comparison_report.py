@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.files import ComparisonRow, TimeUnit, check_distinct, unit_for, write_comparison_csv
+from sim.files import (
+    ComparisonRow,
+    TimeUnit,
+    apart_from_swept,
+    check_distinct,
+    unit_for,
+    write_comparison_csv,
+)
 from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, tidy
 from sim.report.job_times import Interval
 from sim.report.standings import Setting, Standing, beside_agents, standings
@@ -63,7 +70,7 @@ def sweep_of(settings: Sequence[Setting]) -> Sweep | None:
     """What was swept, if anything was, and its table has columns that can be read."""
     found = [
         # (scheduler without the swept values behind it, its role, all values, mean JCT)
-        (standing.scheduler.partition(" [")[0], standing.role, _values(setting, standing),
+        (apart_from_swept(standing.scheduler)[0], standing.role, _values(setting, standing),
          standing.intervals["jct_mean_s"])
         for setting in settings
         for standing in setting.standings
@@ -93,7 +100,7 @@ def sweep_of(settings: Sequence[Setting]) -> Sweep | None:
 def _values(setting: Setting, standing: Standing) -> dict[str, str]:
     """Key -> value, of the setting and of what stands behind the scheduler's name."""
     found = {key: _text(getattr(setting, key)) for key in OF_SETTINGS}
-    swept = standing.scheduler.partition(" [")[2].removesuffix("]")
+    _, swept = apart_from_swept(standing.scheduler)
     for word in filter(None, re.split(r" (?=[^\s=]+=)", swept)):  # values may hold spaces
         key, _, value = word.partition("=")
         found[key] = value

@@ -21,6 +21,7 @@ from sim.files import (
     MINUTES,
     ReportError,
     TimeUnit,
+    apart_from_swept,
     axis_unit_for,
     time_text,
     unit_for,
@@ -67,17 +68,12 @@ def colours_of(runs: Iterable[Run]) -> dict[Run, str]:
     found: dict[Run, str] = {}
     taken: dict[str, int] = defaultdict(int)
     for scheduler, role in sorted(set(runs)):
-        plain = without_swept(scheduler), role
+        plain = apart_from_swept(scheduler)[0], role
         if plain not in found:
             found[plain] = _shade(ROLE_COLOURS[role], taken[role])
             taken[role] += 1
         found[scheduler, role] = found[plain]
     return found
-
-
-def without_swept(scheduler: str) -> str:
-    """A scheduler's name without what was swept, which stands in brackets behind it."""
-    return scheduler.partition(" [")[0]
 
 
 def _shade(colour: str, place: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.errors import nearest
-from sim.files import ComparisonRow, Labels, ReportError, check_distinct
+from sim.files import ComparisonRow, Labels, ReportError, apart_from_swept, check_distinct
 from sim.report.job_times import Interval, clustered_mean_interval, log_ratios, mean_interval
 from sim.report.summary import HEADLINE_KEYS, LEFT_KEYS
 
@@ -214,7 +214,7 @@ def _setting(
 
 def _swept(row: ComparisonRow) -> str:
     """Swept values that stand behind a scheduler's name: with others it ran for itself."""
-    return row.labels.scheduler.partition(" [")[2]
+    return apart_from_swept(row.labels.scheduler)[1]
 
 
 def _pairs(ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow]) -> int | None:
