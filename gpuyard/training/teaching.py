@@ -213,16 +213,18 @@ class BranchTrainer(_RoundsTrainer[Teaching]):
         vector, explained = self._fitted(
             lambda policy, masks, seed: taught(policy, contrasts, how, masks, seed)
         )
-        share = self._share(vector, windows[count:])
+        share, ratio = self._share(vector, windows[count:])
         log.info(
             "round %d: %d branches from %d turns; scores explain %.1f %% of their costs; %s",
             climb.update + 1, *_sizes(contrasts), 100 * explained,
-            f"{share:g} of the way" if share > 0 else "no step was better than none",
+            f"{share:g} of the way, which played {ratio:.4f} of staying"
+            if share > 0
+            else "no step was better than none",
         )  # fmt: skip
         self._end_round(climb.mean + share * (vector - climb.mean))
 
-    def _share(self, vector: FloatArray, windows: list[int]) -> float:
-        """How far to go towards a vector: what plays best; 0: stay."""
+    def _share(self, vector: FloatArray, windows: list[int]) -> tuple[float, float]:
+        """How far to go towards a vector: what plays best; 0: stay. And its JCT over staying's."""
         form, mean = self.saved.form, self.saved.climb.mean
         logs = {
             share: float(
@@ -232,7 +234,8 @@ class BranchTrainer(_RoundsTrainer[Teaching]):
             )
             for share in (0.0, *SHARES)
         }
-        return min(logs, key=lambda share: logs[share])
+        best = min(logs, key=lambda share: logs[share])
+        return best, float(np.exp(logs[best] - logs[0.0]))
 
 
 def rate_at(progress: float) -> float:
