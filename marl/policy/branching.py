@@ -25,7 +25,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.handle import ask, count
 from sim.jit import kernel
 from sim.kernel.layout import FINISHED, RUNNING, WITHDRAWN, State
-from sim.kernel.step import FULL, ILLEGAL, OVER, PAUSE
+from sim.kernel.step import FULL, ILLEGAL, OVER, PAUSE, STUCK
 from sim.simulator import Simulator
 
 MOST_SKIPPED = 3  # turns: an epoch's first turn is not the only one that is looked at
@@ -147,7 +147,8 @@ class Brancher:
 
         Raises:
             ValueError: the policy is not compiled.
-            SimulationError: jobs wait for ever.
+            SimulationError: jobs of the run itself wait for ever; those of a branch cost what they
+                have waited up to its horizon.
             InvalidDecision: the simulator refused an action.
         """
         layout = layout_for(simulator.topology, simulator.partition_of_server, self._rules)
@@ -189,7 +190,7 @@ class Brancher:
         for action in (taken, *tried.tolist()):
             branch.become(run)
             branch.act(action)
-            _go(branch, net, until_s)
+            _go(branch, net, until_s, may_be_stuck=True)
             costs_s.append(float(cost_at(branch.simulator.state, until_s)))
         return Contrasts(
             {name: value[None] for name, value in seen.items()},
@@ -238,13 +239,13 @@ def _alternatives(
     return legal[drawn], gaps[drawn]
 
 
-def _go(run: Turns, net: Net, until_s: float) -> bool:
+def _go(run: Turns, net: Net, until_s: float, *, may_be_stuck: bool = False) -> bool:
     """Play on; whether anything is left to do then. Nobody reads the log."""
     while True:
         verdict = int(_play_until(run.play, net, until_s))
         if verdict == FULL:
             run.simulator.forget_log()
-        elif verdict in (PAUSE, OVER):
+        elif verdict in (PAUSE, OVER) or (may_be_stuck and verdict == STUCK):
             return verdict == PAUSE
         else:
             run.settle(verdict)

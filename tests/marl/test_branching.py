@@ -17,8 +17,9 @@ from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
 from sim.jobs import Fates
 from sim.simulator import Simulator
+from sim.topology.outages import Change
 from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world, plain_world
-from tests.sim.worlds import Job, job_table
+from tests.sim.worlds import Job, changes, job_table
 
 WORLD = mixed_world(2)
 LAYOUT = layout_for(WORLD.topology, WORLD.partition_of_server, RULES)
@@ -109,6 +110,18 @@ def test_a_horizon_counts_what_is_left_to_do():
     come = rows["submit_s"] < now_s + 1.0
     left = (now_s + 1.0 - rows["submit_s"] + rows["work_s"])[come].sum()
     assert cost_at(run.simulator.state, now_s + 1.0) == pytest.approx(left)
+
+
+def test_a_branch_whose_jobs_wait_for_ever_costs_their_wait_up_to_the_horizon():
+    # The gang of both servers has to start before one of them goes for good.
+    world = plain_world(2, 2, outages=changes((50.0, 1, Change.FAIL)))
+    jobs = job_table([Job(0.0, 4, 30.0), Job(0.0, 1, 100.0)])
+    sampling = replace(SAMPLING, points=3, alternatives=9, horizon_s=1000.0, uniform=1.0)
+    brancher = Brancher(scoring_nothing(), RULES, sampling)
+    found = brancher.contrasts(world.simulator(jobs), 0)
+    assert found is not None
+    # Gang first: 30 and 30 + 100. The other first: 1000 and 30 still to do, and 100.
+    assert found.cost_s.max() == pytest.approx(1030.0 + 100.0 - 160.0)
 
 
 def test_what_was_done_after_the_horizon_does_not_count():
