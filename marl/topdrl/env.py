@@ -25,7 +25,7 @@ from marl.topdrl.codec import (
     OfSlot,
     TopDrlError,
 )
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import check_numbers
 from sim.jobs import JobTable
 from sim.kernel.layout import RUNNING
@@ -58,8 +58,10 @@ class Reward:
 
     `flow`: worth of the work done since the last decision, as a published throughput reward.
     `credit`: a start gets at once what its job will be worth on these GPUs, less `price` for the
-    GPU time that it takes; GPUs that idle while somebody waits cost `price`, too. Over a long run
-    both add up to throughput, but for a constant; `credit` says at once which start earned it.
+    GPU time that it takes; GPUs that idle while somebody waits cost `price`, too. When the job
+    stops, what it was thought to be worth gives way to what it did and took: one that is withdrawn
+    or loses its work earns no more than that. Over a long run both add up to throughput, but for a
+    constant; `credit` says at once which start earned it.
     """
 
     def __init__(
@@ -74,24 +76,39 @@ class Reward:
             gpu_s: rewards count in so many GPU-seconds of worth 1.
         """
         self._spec, self._worth, self._gangs, self._gpu_s = spec, worth, gangs, gpu_s
-        self._credit, self._done = 0.0, np.zeros(len(worth))
+        self._credit, self._done, self._held = 0.0, np.zeros(len(worth)), np.zeros(len(worth))
+        self._credited: dict[int, float] = {}  # of running jobs, with what was done before
 
     def start(self, job: int, left_s: float, speed: float) -> None:
         """`job` with `left_s` of work left starts on GPUs where it runs at `speed`."""
-        gain = float(self._worth[job]) - self._spec.price / speed
-        self._credit += float(self._gangs[job]) * left_s * gain
+        credit = self._worth_of(job, left_s, left_s / speed)
+        self._credit += credit
+        self._credited[job] = credit + self._worth_of(job, self._done[job], self._held[job])
+
+    def _worth_of(self, job: int, done_s: float, held_s: float) -> float:
+        gain = float(self._worth[job]) * done_s - self._spec.price * held_s
+        return float(self._gangs[job]) * gain
 
     def idle(self, gpu_s: float) -> None:
         """So many GPU-seconds nobody used, while somebody waited."""
         self._credit -= self._spec.price * gpu_s
 
-    def take(self, done_s: FloatArray) -> float:
-        """Reward since the last call; `done_s` (J,) is the work done so far."""
-        if self._spec.kind == CREDIT:
-            gained, self._credit = self._credit, 0.0
-            return gained / self._gpu_s
-        step_s, self._done = done_s - self._done, done_s
-        return float(np.dot(self._worth * self._gangs, step_s)) / self._gpu_s
+    def take(self, done_s: FloatArray, held_s: FloatArray, running: BoolArray) -> float:
+        """Reward since the last call.
+
+        Args:
+            done_s: (J,) the work done so far.
+            held_s: (J,) time on GPUs so far, of jobs that do not run.
+            running: (J,) whether they do.
+        """
+        step_s, self._done, self._held = done_s - self._done, done_s, held_s
+        if self._spec.kind != CREDIT:
+            return float(np.dot(self._worth * self._gangs, step_s)) / self._gpu_s
+        for job in [job for job in self._credited if not running[job]]:
+            in_all = self._worth_of(job, done_s[job], held_s[job])
+            self._credit += in_all - self._credited.pop(job)
+        gained, self._credit = self._credit, 0.0
+        return gained / self._gpu_s
 
 
 MOST_SEED = 2**31 - 1
@@ -178,7 +195,8 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         row = self._simulator.state.job
         running = row["status"] == RUNNING
         done_s = np.where(running, row["seen_progress_s"], row["progress_s"])  # (J,) at speed 1
-        return self._observed(), self._reward.take(done_s), not alive, cut, {}
+        reward = self._reward.take(done_s, row["run_s"].copy(), running)
+        return self._observed(), reward, not alive, cut, {}
 
     def _wait(self) -> bool:
         """Let time pass to the next choice; False at the end."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from marl.topdrl.codec import TopDrlError, window
 from marl.topdrl.env import PickJobEnv, RewardSpec
 from marl.topdrl.network import build_network, load_picker, save_picker
 from marl.topdrl.proximity import GpuScores, PickGpuEnv, best_gpu, save_proximity
-from sim.jobs import JobTable
+from sim.jobs import Fates, JobTable
 from sim.run import Kind
 from sim.simulator import simulate
+from sim.topology.outages import Change
 from tests.marl.topdrl_worlds import (
     FLOW,
     PROXIMITY,
@@ -26,7 +28,7 @@ from tests.marl.topdrl_worlds import (
     observation_of,
     york_world,
 )
-from tests.sim.worlds import gantt, job_table, play
+from tests.sim.worlds import changes, gantt, job_table, play
 
 HOLD = 4
 
@@ -136,6 +138,24 @@ def test_credit_says_at_once_what_a_start_earns():
     assert reward == pytest.approx(120 * (worth - 0.25) / (800 / 3), rel=1e-6)
     _, reward, *_ = env.step(HOLD)  # 6 GPUs idle for 60 s while somebody waits
     assert reward == pytest.approx(-0.25 * 6 * 60 / (800 / 3), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("withdrawn_s", "failing_s", "worth_s"),
+    [(np.inf, np.inf, 60.0), (40.0, np.inf, 40.0), (np.inf, 40.0, 0.0)],
+)
+def test_credit_of_a_job_that_stops_early_is_what_it_did(withdrawn_s, failing_s, worth_s):
+    world = york_world()
+    if failing_s < np.inf:  # of the server on which it runs; without a checkpoint all is lost
+        world = replace(world, outages=changes((failing_s, 0, Change.FAIL)))
+    env = env_of(world, reward=RewardSpec(kind="credit", price=0.25))
+    jobs = job_table([job(world, 0, 2, 60), job(world, 100, 1, 10)])
+    fates = Fates(np.zeros(2, dtype=np.int64), np.array([withdrawn_s, np.inf]))
+    jobs = replace(jobs, fates=fates)
+    worth, held_s = first_worth(env, jobs), min(60.0, withdrawn_s, failing_s)
+    _, reward, *_ = env.step(0)  # and on to the next job, or to the failure
+    expected = 2 * (worth_s * worth - 0.25 * held_s) / (8 * 100 / 2)
+    assert reward == pytest.approx(expected, rel=1e-6)
 
 
 def test_equal_seeds_give_equal_episodes_and_what_the_mask_forbids_is_refused():
