@@ -127,10 +127,11 @@ def _slice_body(run: Run, attempts: Attempts, row: int, clock: Clock) -> str:
     start_us = clock.us(float(attempts.start_s[row]))
     length_us = clock.us(float(attempts.end_s[row])) - start_us
     cut = ',"unfinished":true' if attempts.open[row] else ""
-    partition = int(run.log.partition[attempts.start_event[row]])
+    event = int(attempts.start_event[row])
+    held, partition = len(run.log.gpus[event]), int(run.log.partition[event])
     return (
         f'"ts":{start_us},"dur":{length_us},"name":{json.dumps(str(run.jobs.job_id[job]))},'
-        f'"args":{{"gang":{int(run.jobs.num_gpus[job])},"profile":{int(run.jobs.profile[job])},'
+        f'"args":{{"gang":{held},"profile":{int(run.jobs.profile[job])},'
         f'"partition":{partition},"attempt":{int(attempts.number[row])}{cut}}}}}'
     )
 

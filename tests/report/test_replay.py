@@ -157,6 +157,14 @@ def test_slices_are_the_attempts(eventful, tmp_path, seed):
     assert len(attempts) == starts
 
 
+def test_the_gang_of_an_elastic_job_is_what_each_attempt_holds(hand, tmp_path):
+    attempts = ((0.0, 10.0, [0, 1]), (10.0, 20.0, [1, 2, 3]))  # of the four it asked for
+    run = hand.build_run([hand.Job(0.0, 20.0, attempts, gpus=4)], 2, 2, 1)
+    gangs = [(event["args"]["attempt"], event["args"]["gang"]) for event in
+             slices(load(run, tmp_path))]  # fmt: skip
+    assert gangs == [(1, 2)] * 2 + [(2, 3)] * 3
+
+
 def test_threads_are_gpus_and_their_second_tenants(gantt_run, tmp_path):
     events = load(gantt_run, tmp_path)
     names = {
