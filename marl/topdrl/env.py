@@ -123,9 +123,10 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
     no time; after a hold time passes to the next event at which some job could start. Holding is
     not legal while nothing runs, so nobody starves in an empty cluster.
 
-    Reward: see `Reward`. Truncation: the last job has come (what is left
-    then is the same work for everybody). Termination: all jobs are done by then. The jobs of an
-    episode come from `make_jobs(seed)`; equal seeds give equal episodes.
+    Reward: see `Reward`. Who learns discounts it by decisions, not by time, as code of the authors'
+    group does; there each decision takes one row of time. Truncation: the last job has come (what
+    is left then is the same work for everybody). Termination: all jobs are done by then. The jobs
+    of an episode come from `make_jobs(seed)`; equal seeds give equal episodes.
     """
 
     def __init__(
