@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 77_468,
     "python_files": 346,
-    "test_lines": 42_653,
+    "test_lines": 42_660,
     "test_files": 221,
     "arrows": 172,
     "arrows_in_sim": 37,

@@ -1,7 +1,8 @@
 """The learned plan generator: what it sees, its environment, its files, and a short training."""
 
 import json
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,36 +98,45 @@ def test_a_missing_or_foreign_policy_is_named(tmp_path):
         plan_env.load_plan_policy(tmp_path)
 
 
-@pytest.mark.parametrize(("loss", "spoilt"), [(0.5, True), (np.nan, False)])
-def test_weights_or_losses_that_are_no_numbers_stop_the_training(loss: float, spoilt: bool):
-    from marl.rllib.dqn import PlanTrainer
-
-    model, learned = network(), {"learners": {"default_policy": {"qf_loss": loss}}}
-    result = {"training_iteration": 3, "env_runners": {}, **learned}
-    algorithm = SimpleNamespace(
-        train=lambda: result, get_module=lambda _: SimpleNamespace(network=model)
-    )
-    trainer = PlanTrainer.__new__(PlanTrainer)
-    super(PlanTrainer, trainer).__init__(algorithm)
-    if spoilt:  # the last of them alone
-        with torch.no_grad():
-            list(model.parameters())[-1].fill_(np.nan)
-    with pytest.raises(PlanPolicyError, match=r"iteration 3: .*nan.*begin anew: fresh=true"):
-        trainer.iterate()
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.usefixtures("one_ray")
-def test_training_changes_weights_and_goes_on(tmp_path):
+def trainer_of(draw: Callable[[np.random.Generator], DagProblem] = PROBLEMS, **given: float):
+    """A short training; `given`: of its environment or its spec."""
     from marl.rllib.dqn import PlanDqnSpec, PlanTrainer
 
+    gap_weight = given.pop("gap_weight", 0.0)
     spec = PlanDqnSpec(
         hidden=8, steps=400, iteration_steps=100, envs=2, gamma=0.99, batch=16, steps_per_update=20,
         replay_steps=1000, start_steps=50, target_steps=100, learning_rate=0.01, grad_clip=10.0,
         epsilon_first=0.5, epsilon_last=0.1, epsilon_steps=200,
     )  # fmt: skip
+    return PlanTrainer(
+        make_env=lambda: PlanEnv(draw=draw, gap_weight=gap_weight), spec=replace(spec, **given),
+        seed=1,
+    )  # fmt: skip
 
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_losses_that_are_no_numbers_stop_the_training():
+    trainer = trainer_of(gap_weight=np.nan)
+    with pytest.raises(PlanPolicyError, match=r"iteration 1: loss \[nan.*begin anew: fresh=true"):
+        trainer.iterate()
+    trainer.close()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_weights_that_are_no_numbers_stop_the_training():
+    trainer = trainer_of(start_steps=1000)  # before there is a loss
+    with torch.no_grad():  # the last of them alone
+        list(trainer._algorithm.get_module("default_policy").network.parameters())[-1].fill_(np.nan)
+    with pytest.raises(PlanPolicyError, match=r"iteration 1: loss \[\], .*nan; begin anew"):
+        trainer.iterate()
+    trainer.close()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_training_changes_weights_and_goes_on(tmp_path):
     drawn = tmp_path / "drawn"  # a file: Ray copies what it is given
 
     def draw(rng: np.random.Generator) -> DagProblem:
@@ -135,10 +145,7 @@ def test_training_changes_weights_and_goes_on(tmp_path):
             file.write(f"{problem.graph.work_s.sum()!r}\n")
         return problem
 
-    def make_env() -> PlanEnv:
-        return PlanEnv(draw=draw, gap_weight=0.0)
-
-    first, second = (PlanTrainer(make_env=make_env, spec=spec, seed=1) for _ in range(2))
+    first, second = trainer_of(draw), trainer_of(draw)
     before = first.weights()
     for _ in range(3):
         steps, returned, loss = first.iterate()
