@@ -301,7 +301,8 @@ def build_ppo(
 ) -> PPO:
     """The algorithm, ready to train; `weights` start the policy, None draws them.
 
-    `behind`: iterations of the checkpoint that it is to go on from, which plays other windows.
+    `behind`: iterations of the checkpoint that it is to go on from, which plays other windows and
+    draws other numbers.
     `ray` says what its processes may use and how lost ones are replaced; None leaves it to RLlib.
 
     Raises:
@@ -329,7 +330,7 @@ def build_ppo(
         # trainer ends such a training instead, after its last checkpoint.
         .framework(torch_skip_nan_gradients=True)
         .training(**_knobs(ppo, learners_of(ppo, policy, ray)))
-        .debugging(seed=seed, log_level="ERROR")
+        .debugging(seed=stream_seed(seed, behind), log_level="ERROR")
     )
     algorithm: PPO = built(config if ray is None else placed(config, ray))
     return algorithm

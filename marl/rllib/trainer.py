@@ -8,19 +8,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO
+from ray.rllib.utils.debug import update_global_seed_if_necessary
 from torch import Tensor
 
 from marl.policy.pair_score import Policy
 from marl.rllib.checkpoint import NO_CHECKPOINT, Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
 from marl.topdrl.codec import TopDrlError
+from marl.training.episodes import stream_seed
 from marl.training.spec import TrainingError
 from sim.errors import GpuYardError
 from sim.files import write_atomically
@@ -296,14 +298,20 @@ class NetworkTrainer:
         self._algorithm.save_to_path(str(folder.resolve()))
 
     def restore(self, folder: Path) -> None:
-        """Go on from what `save` wrote; raises `error` where there is nothing, or it is broken."""
+        """Go on from what `save` wrote, with other draws and episodes than those behind it.
+
+        Raises:
+            GpuYardError: `error`, there is nothing, or it is broken.
+        """
         if not (folder / "rllib_checkpoint.json").is_file():
             raise self.error(f"{folder}: {NO_CHECKPOINT}")
         try:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file
             raise self.error(f"resume={folder}: cannot be read ({error})") from error
-        runner: Any = self._algorithm.env_runner
+        runner, config = cast(Any, self._algorithm.env_runner), self._algorithm.config
+        assert config is not None
+        update_global_seed_if_necessary("torch", stream_seed(config.seed, self.iterations_done))
         runner.env.unwrapped.call("leave_behind", self.iterations_done)  # of `OwnStream`
 
     def close(self) -> None:

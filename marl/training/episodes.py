@@ -59,13 +59,14 @@ class Windows:
 
 
 def stream_seed(first: int, behind: int) -> int:
-    """Where a copy of an environment begins: `first`, or elsewhere on a resume.
+    """Where draws, or a copy of an environment, begin: `first`, or elsewhere on a resume.
 
-    `behind`: iterations of the checkpoint, whose episodes would else be played again.
+    `behind`: iterations of the checkpoint, whose draws and episodes would else come again. The seed
+    is then below 2**31: to RLlib's, numbers of its processes are added, to 2**32 at most.
     """
     if not behind:
         return first
-    return int(np.random.SeedSequence((first, behind)).generate_state(1)[0])
+    return int(np.random.SeedSequence((first, behind)).generate_state(1)[0] >> 1)
 
 
 @dataclass(frozen=True)

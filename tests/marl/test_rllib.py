@@ -283,6 +283,15 @@ def test_an_interrupted_update_is_no_part_of_what_is_saved(trainer_of, tmp_path,
     assert resumed.iterate().agent_steps < done.agent_steps + 2 * PPO.batch_agent_steps
 
 
+def test_a_resumed_training_draws_other_numbers_than_those_behind_it(ppo_of):
+    def draws(behind: int) -> tuple[float, ...]:
+        ppo_of(**arguments(behind=behind))
+        return float(torch.rand(1)), float(np.random.rand())  # noqa: NPY002  (RLlib's)
+
+    assert draws(3) == draws(3)
+    assert set(draws(0)).isdisjoint(draws(3))
+
+
 def test_the_times_of_a_row_are_its_own(trainer_of, monkeypatch):
     trainer = trainer_of(**arguments())
     trainer.iterate()

@@ -154,7 +154,9 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     assert any(not torch.equal(before[key], after[key]) for key in before)
     first.save(tmp_path / "checkpoint")
     first.close()
+    drawn_from = torch.initial_seed()
     second.restore(tmp_path / "checkpoint")
+    assert torch.initial_seed() != drawn_from
     assert all(torch.equal(after[key], value) for key, value in second.weights().items())
     played = set(drawn.read_text().split())
     drawn.unlink()
