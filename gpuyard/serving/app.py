@@ -16,7 +16,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from gpuyard import __version__
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.board import Board
-from gpuyard.serving.bodies import KeyTwice, QuickRoute
+from gpuyard.serving.bodies import KeyTwice, OnceRoute
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
     MOST_NAME,
@@ -157,7 +157,7 @@ def make_app(decider: Decider, board: Board) -> FastAPI:
         responses=ERRORS,
         redirect_slashes=False,  # to the host that the request names
     )
-    app.router.route_class = QuickRoute
+    app.router.route_class = OnceRoute
     _add_errors(app)
     _add_plain(app, decider)
     _add_extender(app, board)

@@ -9,7 +9,7 @@ from tests.serving.conftest import Service
     ('{"time_s": 1, "time_s": 2}', "time_s: the key is given twice; send it once"),
     ('{"time_s": 1, "queue": [{"id": "a", "gpus": 1, "gpus": 2, "submitted_s": 0}]}',
      "gpus (job a): the key is given twice; send it once"),
-    # As many colons as without the second, were those of strings or escapes not told apart.
+    # Colons and escapes in strings are no keys.
     ('{"time_s": 1, "queue": [{"id": "a:\\u003ab", "user": "x", "user": ":"}]}',
      "user (job a::b): the key is given twice; send it once"),
     ('{"time_s": NaN, "time_s": 2}', "time_s: the key is given twice; send it once"),
