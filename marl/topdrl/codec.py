@@ -129,7 +129,7 @@ class Pricing:
 
 
 class UntilFree:
-    """When running jobs are thought to end, at the speed that each is thought to have."""
+    """When running jobs are thought to end: restarts under way, then the speed that each has."""
 
     def __init__(self, pricing: Pricing) -> None:
         """Speeds are remembered while a job runs where it is."""
@@ -144,7 +144,8 @@ class UntilFree:
             key = job, gpus.tobytes()
             self._speeds[key] = known.get(key) or self._speed(view, job, gpus)
         speeds = np.fromiter(self._speeds.values(), dtype=np.float64, count=len(view.running))
-        return np.asarray(view.jobs.predicted_remaining_s[view.running] / speeds)
+        restart_s = np.maximum(view.jobs.resume_s[view.running] - view.now_s, 0.0)
+        return np.asarray(restart_s + view.jobs.predicted_remaining_s[view.running] / speeds)
 
     def _speed(self, view: ClusterView, job: int, gpus: IntArray) -> float:
         jobs = view.jobs

@@ -24,8 +24,10 @@ from tests.marl.topdrl_worlds import (
     env_of,
     job,
     many_jobs,
+    mistaken,
     network_of,
     observation_of,
+    two_pairs,
     york_world,
 )
 from tests.sim.worlds import changes, gantt, job_table, play
@@ -78,11 +80,6 @@ def played(env, jobs=None, seed=3):
     return steps
 
 
-def two_pairs(world):
-    """Both come at once; a third job follows when they are done."""
-    return job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
-
-
 def first_worth(env, jobs):
     seen, _ = env.reset(options={"jobs": jobs})
     return float(seen["slots"][0, 4])
@@ -121,6 +118,21 @@ def test_a_start_takes_no_time_and_a_hold_waits_for_the_next_event():
     assert seen["gpus"][..., 0].max() == 0
 
 
+def test_gpus_are_held_for_a_restart_and_the_work_after_it():
+    world = york_world()
+    world = replace(
+        world, outages=changes((40.0, 0, Change.FAIL)), rules=replace(world.rules, restart_s=40.0)
+    )
+    jobs = [job(world, 0, 2, 60), job(world, 40, 1, 10, "heavy"), job(world, 900, 1, 10)]
+    env = env_of(world)
+    env.reset(options={"jobs": job_table(jobs)})
+    env.step(0)  # and on to the failure of its server, at which the heavy one comes
+    seen, *_ = env.step(0)  # the pair again
+    held = seen["gpus"][..., 0]
+    # Rows end at 95 and 162.5 s: 40 s of restart and 60 s of work reach into the fourth of six.
+    assert held[held > 0] == pytest.approx([4 / 6] * 2)
+
+
 def test_flow_rewards_add_up_to_the_work_done():
     world = york_world()
     env, jobs = env_of(world), two_pairs(world)
@@ -151,11 +163,9 @@ def test_credit_of_a_job_that_stops_early_is_what_it_did(withdrawn_s, failing_s,
     env = env_of(world, reward=RewardSpec(kind="credit", price=0.25))
     jobs = job_table([job(world, 0, 2, 60), job(world, 100, 1, 10)])
     fates = Fates(np.zeros(2, dtype=np.int64), np.array([withdrawn_s, np.inf]))
-    jobs = replace(jobs, fates=fates)
-    worth, held_s = first_worth(env, jobs), min(60.0, withdrawn_s, failing_s)
+    worth, held_s = first_worth(env, replace(jobs, fates=fates)), min(60.0, withdrawn_s, failing_s)
     _, reward, *_ = env.step(0)  # and on to the next job, or to the failure
-    expected = 2 * (worth_s * worth - 0.25 * held_s) / (8 * 100 / 2)
-    assert reward == pytest.approx(expected, rel=1e-6)
+    assert reward == pytest.approx(2 * (worth_s * worth - 0.25 * held_s) / 400, rel=1e-6)
 
 
 def test_equal_seeds_give_equal_episodes_and_what_the_mask_forbids_is_refused():
@@ -255,11 +265,6 @@ def test_training_and_use_see_and_do_the_same(policy):
     assert len(used.seen) >= len(trained)
     for mine, theirs in zip(trained, used.seen, strict=False):
         assert all(np.array_equal(mine[key], theirs[key]) for key in mine)
-
-
-def mistaken(world, at_s):
-    """A heavy pair of 160 s that is thought to be one of 80 s."""
-    return job(world, at_s, 2, 160, "heavy")._replace(estimate_s=80.0)
 
 
 class RecordingRule(TopDrlRule):

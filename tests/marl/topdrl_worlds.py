@@ -51,6 +51,16 @@ def job(world: World, at_s: float, gang: int, duration_s: float, model: str = "l
     return Job(at_s, gang, duration_s, profile=row_of(world, model, gang))
 
 
+def mistaken(world: World, at_s: float) -> Job:
+    """A heavy pair of 160 s that is thought to be one of 80 s."""
+    return job(world, at_s, 2, 160, "heavy")._replace(estimate_s=80.0)
+
+
+def two_pairs(world: World) -> JobTable:
+    """Both come at once; a third job follows when they are done."""
+    return job_table([job(world, 0, 2, 60), job(world, 0, 2, 60), job(world, 100, 1, 10)])
+
+
 def many_jobs(world: World, count: int = 30) -> Callable[[int], JobTable]:
     def make(seed: int) -> JobTable:
         rng = np.random.default_rng(seed)
