@@ -70,8 +70,8 @@ MUTATIONS = {
         "factor = 1.0"),
     "what is left to do counts in a branch": Mutation(
         "marl/policy/branching.py", "tests/marl/test_branching.py",
-        "total += at_s - job.submit_s + max(job.work_s - done_s, 0.0)",
-        "total += at_s - job.submit_s"),
+        "total += until_s - job.submit_s + max(job.work_s - done_s, 0.0)",
+        "total += until_s - job.submit_s"),
 }  # fmt: skip
 
 
