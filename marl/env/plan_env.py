@@ -23,7 +23,8 @@ from sim.dag.families import layered_graph, random_graph
 from sim.dag.list_scheduling import NEAREST, Lanes, first_gap, heft, nearest_gpus, new_lanes, put
 from sim.dag.plan import arrives_s, optimistic_costs, order_of, schedule, upward_rank_s
 from sim.dag.problem import DagArrays, DagProblem, GpuModel, dag_problem, drawn_machines
-from sim.dag.search import random_start
+from sim.dag.search import Judged, random_start
+from sim.dag.whales import FORESIGHTS, leaving_tasks, moving_tasks
 from sim.errors import GpuYardError
 from sim.jit import kernel
 from sim.scoring.table import Column
@@ -198,8 +199,9 @@ class PlanEnv(gym.Env[Seen, np.int64]):
     An action beyond the shortlist counts as the nearest GPU. Reward, negative: by how much the
     plan so far ends later, and `gap_weight` of the gap between hoped-for and actual load, both in
     mean lengths of a task. The episode ends when every task is placed. An episode's hope is that
-    of a whale: HEFT's plan or a random one, with noise on the times to go. The paper's own state,
-    action and reward are not public.
+    of a whale: HEFT's plan or a random one, with noise on the times to go, a foresight, and tasks
+    that leave their GPUs. Whales swim to better plans, too, and sometimes plan from the end, which
+    is not trained. The paper's own state, action and reward are not public.
     """
 
     def __init__(
@@ -249,7 +251,7 @@ class PlanEnv(gym.Env[Seen, np.int64]):
 
 
 def drawn_goal(problem: DagProblem, rng: np.random.Generator) -> Goal:
-    """Hopes of a whale on this problem."""
+    """Hopes of a whale on this problem, with foresight and leaving tasks as whales have them."""
     count = problem.num_tasks
     if rng.random() < RANDOM_TARGETS:
         start = random_start(problem, rng)
@@ -257,12 +259,13 @@ def drawn_goal(problem: DagProblem, rng: np.random.Generator) -> Goal:
     else:
         plan, to_go_s = heft(problem), upward_rank_s(problem)
     to_go_s = to_go_s * (1.0 + rng.uniform(0.0, NOISE) * rng.standard_normal(count))
+    times = schedule(problem, plan)
     hopes = Hopes(
         order_of(problem.arrays, to_go_s),
-        schedule(problem, plan).finish_s,
+        times.finish_s,
         plan.gpu,
-        optimistic_costs(problem.arrays, problem.mean_s_per_mb),
-        np.zeros(count, dtype=np.bool_),
+        rng.choice(FORESIGHTS) * optimistic_costs(problem.arrays, problem.mean_s_per_mb),
+        leaving_tasks(moving_tasks(problem, Judged(plan, times), rng), rng),
         scale_of(problem.graph.work_s, problem.machines.speed),
     )
     return Goal(problem, hopes)

@@ -251,7 +251,7 @@ def _moved(sea: Sea, whale: Whale, target: Whale, step: Step, rng: np.random.Gen
     noise = 10.0 ** rng.uniform(*NOISE_LOG10) * rng.standard_normal(len(moves))
     swum = step.factor * (target.to_go_s - whale.to_go_s) + noise * target.to_go_s
     to_go_s = np.maximum(target.to_go_s + np.where(moves, swum, 0.0), 0.0)
-    leaves = moves & (rng.random(len(moves)) < LEAVES * rng.integers(2))
+    leaves = leaving_tasks(moves, rng)
     found = _made(sea, target, to_go_s, leaves, rng)
     if sea.meter.left and rng.random() < TURNED:
         turned = from_the_end(sea, found)
@@ -307,3 +307,9 @@ def moving_tasks(problem: DagProblem, judged: Judged, rng: np.random.Generator) 
     wanted = 10.0 ** rng.uniform(*MOVING_LOG10) * len(slack)
     moves: BoolArray = rng.random(len(slack)) < wanted * weight / weight.sum()
     return moves
+
+
+def leaving_tasks(moves: BoolArray, rng: np.random.Generator) -> BoolArray:
+    """(n,) those of the moving tasks that leave their GPU: in half of the plans, none."""
+    leaves: BoolArray = moves & (rng.random(len(moves)) < LEAVES * rng.integers(2))
+    return leaves

@@ -14,9 +14,10 @@ from marl.env import plan_env
 from marl.env.plan_env import OfPlace, PlanEnv, PlanPolicyError, drawn_goal, new_scratch
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
-from sim.dag.plan import lower_bound_s, schedule
+from sim.dag.plan import lower_bound_s, optimistic_costs, schedule
 from sim.dag.problem import DagProblem
 from sim.dag.search import Meter, start_plans
+from sim.dag.whales import FORESIGHTS
 from tests.dag.plan_rules import check_plan
 from tests.marl.trainings import Training
 
@@ -48,6 +49,19 @@ def test_an_episode_places_every_task_and_pays_for_the_makespan():
     goal = env._goal
     assert paid == pytest.approx(-info["makespan_s"] / goal.hopes.scale_s)
     assert info["makespan_s"] >= lower_bound_s(goal.problem)
+
+
+def test_hopes_have_all_foresights_of_whales_and_tasks_that_leave():
+    foresights, leaving = set(), 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        goal = drawn_goal(PROBLEMS(rng), rng)
+        table = optimistic_costs(goal.problem.arrays, goal.problem.mean_s_per_mb)
+        if table.any():  # else no task has a child
+            foresights.add(round(float(goal.hopes.outlook.sum() / table.sum()), 6))
+        leaving += bool(goal.hopes.leaves.any())
+    assert foresights == set(FORESIGHTS)
+    assert 5 < leaving < 30  # in half of the plans none may leave
 
 
 def test_compiled_and_torch_choose_the_same():
