@@ -14,13 +14,13 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from gpuyard.evaluation.assumed import warn_of_unread
-from gpuyard.evaluation.experiment import composition_of
+from gpuyard.evaluation.experiment import composition_of, in_partitions
 from gpuyard.evaluation.lineup import OF_ENTRIES, refuse_for_all
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.own import choices_of, composed_of, searching
 from sim.arrays import FloatArray
-from sim.engine.composed import PartitionedScheduler, QueueScheduler
+from sim.engine.composed import QueueScheduler
 from sim.engine.given import check_scheduler
 from sim.errors import SignalError, TraceError, override
 from sim.protocols import Placer, Scheduler, Sharing
@@ -273,7 +273,7 @@ def scheduler_of(
         overrides: of the experiment; those of RULES hold where `asked` says nothing else.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is none of these, or owns one queue where there are several.
     """
     words = words_of(asked) if isinstance(asked, str) else []
     if words:
@@ -288,10 +288,7 @@ def scheduler_of(
     composition = {**resolve(found), "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)
-    made = _made(asked, composition)
-    if partitions > 1 and isinstance(made, QueueScheduler):
-        return PartitionedScheduler(child=made, forwarding=build(composition, "forwarding"))
-    return made
+    return in_partitions(_made(asked, composition), composition, partitions)
 
 
 def _made(asked: object, composition: Mapping[str, Any]) -> Scheduler:

@@ -254,6 +254,15 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
     """
     scheduler: Scheduler = build(config, "scheduler")
     check_scheduler(scheduler)
+    return in_partitions(scheduler, config, partitions)
+
+
+def in_partitions(scheduler: Scheduler, config: Mapping[str, Any], partitions: int) -> Scheduler:
+    """The scheduler for so many queues; an order has the rule `forwarding` of `config` with them.
+
+    Raises:
+        OneQueueError: it knows one queue, and there are several partitions.
+    """
     if partitions > 1 and getattr(scheduler, "one_queue", False):
         raise OneQueueError(
             f"{scheduler.name} owns one queue for the whole cluster; set agents.count=1 "

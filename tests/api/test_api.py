@@ -163,6 +163,15 @@ def test_a_class_that_needs_more_is_to_be_handed_in_made():
         gpuyard.simulate(JOBS, "small_leaf_spine", Weighted, overrides=OFF)
 
 
+def test_a_class_with_one_queue_is_refused_where_there_are_several():
+    class Whole(Sjf):
+        one_queue = True
+
+    assert starts(scheduler=Whole) == [0, 120, 100, 100]
+    with pytest.raises(ConfigError, match="owns one queue for the whole cluster"):
+        starts(scheduler=Whole, agents=2)
+
+
 def test_a_cluster_may_be_described_in_a_file(tmp_path: Path):
     source = ROOT / "docs" / "examples" / "cluster.yaml"
     path = tmp_path / "mine.yaml"

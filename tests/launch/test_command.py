@@ -17,6 +17,7 @@ import gpuyard
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.targets import MOVED, new_name, with_new_names
+from sim.errors import GpuYardError
 from sim.placers.by_room import BestFit, FirstFit
 from sim.run import Kind, Run
 from sim.schedulers.orders import Fifo
@@ -248,6 +249,8 @@ def test_the_whole_scheduler_shown_preempts_for_shorter_jobs():
     )  # fmt: skip
     assert run.finish_s.tolist() == [13.0, 5.0, 4.0]
     assert run.decides == "python (shortest_remaining has rounds or placements of its own)"
+    with pytest.raises(GpuYardError, match=r"shortest_remaining owns one queue .*agents\.count=1"):
+        gpuyard.simulate("venus_like", scheduler=module_shown(1)[1].ShortestRemaining, agents=2)
 
 
 def test_the_placer_shown_takes_the_tightest_rack():
