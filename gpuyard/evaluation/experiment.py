@@ -19,6 +19,7 @@ from sim.engine.given import check_scheduler
 from sim.errors import TraceError
 from sim.files import Labels
 from sim.jobs import JobTable
+from sim.physics.gpu_table import gpu_table, other_names
 from sim.protocols import DurationEstimator, Scheduler
 from sim.report.league import INFORMATION
 from sim.run import Rules
@@ -203,6 +204,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         catalogue=physics.catalogue,
         estimator=_estimator(config),
         gpu_types=topology.gpu_types,
+        also=other_names(gpu_table(config.get("gpus") or {})),
     )
     world = World(
         topology=topology,

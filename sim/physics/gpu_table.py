@@ -68,6 +68,11 @@ def gpu_table(values: Mapping[str, Any]) -> GpuTable:
     return table
 
 
+def other_names(table: GpuTable) -> dict[str, str]:
+    """Plain names that are merely other names, and of which type."""
+    return {k: plain_name(facts.like) for k, facts in table.items() if facts.alias and facts.like}
+
+
 # What may follow in the name of a type: form, memory.
 VARIANT = re.compile(r"(sxm\d?|pcie|nvl|hbm\de?|m\d\d|\d\d+gb)*")
 

@@ -3,8 +3,9 @@
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import TypedDict
 
 import numpy as np
@@ -45,6 +46,8 @@ class TypeWords:
     known: tuple[str, ...]  # GPU types of the topology; bit t is known[t]
     names: Mapping[str, str]  # the trace's name -> the topology's, where it has none of that name
     unknown: str  # ERROR, or ANY: such a job may run anywhere
+    # Plain name of a type -> that of the type of which it is another name.
+    also: Mapping[str, str] = field(default_factory=dict)
 
     def masks(self, job_id: TextArray, gpu_types: TextArray) -> IntArray:
         """(J,) bit masks; types that the cluster lacks are left out of a job's list.
@@ -61,7 +64,8 @@ class TypeWords:
                 raise TraceError(self._fault(str(job_id[row]), str(gpu_types[row])))
             log.warning(
                 "%d jobs ask for GPU types that the cluster lacks (the first: job %s, %s) and may "
-                "run on any", int(missing.sum()), job_id[row], gpu_types[row],
+                "run on any; %s says which type a name is (here: %s)", int(missing.sum()),
+                job_id[row], gpu_types[row], _naming(str(gpu_types[row])), ", ".join(self.known),
             )  # fmt: skip
         return np.array([ANY_TYPE if mask is None else mask for mask in found], dtype=np.int64)
 
@@ -76,23 +80,29 @@ class TypeWords:
         return mask or None
 
     def _bits(self, word: str) -> int:
-        """The type of that very name, else in other spelling, else that `names` gives for it."""
+        """The type of that very name, else in other spelling, or that `names` gives, or `also`."""
         exact = [t for t, known in enumerate(self.known) if known.lower() == word.lower()]
-        return sum(1 << t for t in exact or self._alike(word) or self._alike(self.names.get(word)))
+        given = self.names.get(word)
+        found = exact or self._alike(word) or self._alike(given) or self._alike(word, self.also)
+        return sum(1 << t for t in found)
 
-    def _alike(self, name: str | None) -> list[int]:
-        plain = [plain_name(known) for known in self.known]
-        return [t for t, known in enumerate(plain) if name and known == plain_name(name)]
+    def _alike(self, name: str | None, also: Mapping[str, str] = MappingProxyType({})) -> list[int]:
+        plain = [plain_name(each) for each in (name or "", *self.known)]
+        wanted, *known = (also.get(each, each) for each in plain)
+        return [t for t, each in enumerate(known) if name and each == wanted]
 
     def _fault(self, job: str, text: str) -> str:
         known = ", ".join(self.known) or "none named"
-        first = _type_words(text)[0]
         return (
-            f"job {job}: gpu_types is {text!r}; the cluster has "
-            f"{known}; say which type each name is with "
-            f"'+workload.rules.gpu_type_names={{{first}: TYPE}}', or let such jobs run anywhere "
-            f"with workload.rules.unknown_gpu_types=any"
+            f"job {job}: gpu_types is {text!r}; the cluster has {known}; say which type each name "
+            f"is with {_naming(text)}, or let such jobs run anywhere with "
+            "workload.rules.unknown_gpu_types=any"
         )
+
+
+def _naming(text: str) -> str:
+    """The word that says what the first type of a list is."""
+    return f"'+workload.rules.gpu_type_names={{{_type_words(text)[0]}: TYPE}}'"
 
 
 def _type_words(text: str) -> list[str]:

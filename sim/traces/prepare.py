@@ -324,7 +324,8 @@ def prepare(
     submit_s = (trace.submit_s - trace.submit_s[0]) * stretch
     rules = options.rules
     profile_rule = ProfileRule(rules.profile_rule, options.profiles, rules.models)
-    words = TypeWords(setting.gpu_types, rules.gpu_type_names, rules.unknown_gpu_types)
+    names, unknown = rules.gpu_type_names, rules.unknown_gpu_types
+    words = TypeWords(setting.gpu_types, names, unknown, setting.also)
     return JobTable(
         job_id=trace.job_id,
         submit_s=submit_s,

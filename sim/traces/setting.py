@@ -4,7 +4,7 @@ Also the checks of its single options, of which None means that one is not used.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class Setting:
     catalogue: Catalogue
     estimator: DurationEstimator
     gpu_types: tuple[str, ...] = ()  # of the topology; () where no job asks for a type
+    # Plain name of a GPU type -> that of the type of which it is another name (`gpu_table`).
+    also: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise a TraceError, naming key, value and rule, where one is out of range."""

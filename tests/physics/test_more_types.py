@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -253,3 +254,16 @@ def test_a100_has_its_own_neighbours():
     told = more.notes(pairs)
     assert told[0] == "h100: a100's profile x 1.9 (assumed); in 80 GiB any two jobs fit"
     assert [note.partition(":")[0] for note in told] == ["h100", "t4", "a100", "a100"]
+
+
+def test_jobs_find_their_type_under_any_name_that_the_table_knows():
+    """Slurm calls an H100 nvidia_h100_80gb_hbm3; A takes both of one kind, B the other."""
+    import gpuyard
+
+    jobs = pd.DataFrame({
+        "job_id": ["a", "b"], "submit_s": 0, "num_gpus": 1, "duration_s": 60,
+        "gpu_types": ["nvidia_h100_80gb_hbm3", "NVIDIA-A100-SXM4-40GB"],
+    })  # fmt: skip
+    for names in (["a100", "h100"], ["h100_sxm5", "a100_pcie_40gb"]):
+        run = gpuyard.simulate(jobs, "small_leaf_spine", overrides=[f"topology.gpu_types={names}"])
+        assert [name[:4] for name in run.jobs["ran_on"]] == ["h100", "a100"]

@@ -242,6 +242,7 @@ def test_gpu_types_are_matched_renamed_or_refused(tmp_path: Path, caplog) -> Non
         anywhere = table(tmp_path, "rules.unknown_gpu_types=any", where=small)
     assert anywhere.demands.type_mask.tolist() == [ANY_TYPE] * 4
     assert "2 jobs ask for GPU types that the cluster lacks (the first: job a" in caplog.text
+    assert "gpu_type_names={v100: TYPE}' says which type a name is (here: a100, T4)" in caplog.text
 
 
 @pytest.mark.parametrize(
