@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from gpuyard.launch.errors import CONF, ConfigError, explain, refuse_no_choice
+from sim.errors import override
 
 OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 _searched: ContextVar[list[str] | None] = ContextVar("searched", default=None)
@@ -60,6 +61,17 @@ def own_groups(here: Path) -> list[str]:
     if str(here) not in sys.path:
         sys.path.append(str(here))  # behind everything installed
     return _words([f"file://{folder}" for folder in own_folders(here)])
+
+
+def help_words(here: Path) -> list[str]:
+    """The word with which `--help` tells the user's own choices: Hydra lists those of `conf/`."""
+    found: dict[str, list[str]] = {}
+    for folder in own_folders(here):
+        for path in sorted(folder.glob("*/*.yaml")):
+            found.setdefault(path.parent.name, []).append(path.stem)
+    lines = [f"{group}: {', '.join(found[group])}" for group in sorted(found)]
+    told = "\n".join([f"== Your own choices ({OWN_FILE}) ==", *lines, ""])
+    return [override("hydra.help.header", told)] if found else []
 
 
 @contextmanager

@@ -67,6 +67,13 @@ def succeeded(done: CompletedProcess[str]) -> CompletedProcess[str]:
     return done
 
 
+def test_help_lists_own_choices_with_the_shipped_ones(named: Call):
+    done = named("simulate", "--help")
+    own, _, shipped = done.stdout.partition("== Configuration groups ==")
+    assert own.splitlines()[1:] == ["placer: corner", "scheduler: mine", ""]
+    assert "fifo" in shipped
+
+
 @pytest.mark.parametrize("jobs", ["jobs=1", "jobs=2"])
 def test_line_ups_find_them_in_one_process_and_in_several(named: Call, jobs: str):
     told = named(*EVALUATE, jobs).stdout
