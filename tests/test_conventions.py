@@ -4,6 +4,7 @@ import ast
 import importlib
 import re
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -65,6 +66,30 @@ def test_functions_fit_a_screen():
                 if lines > LONGEST_FUNCTION:
                     long[f"{short(path)}:{node.name}"] = lines
     assert long == {}
+
+
+def test_no_modules_import_in_a_circle():
+    """Imports within functions and for types count, too."""
+    modules = {short(path)[:-3].replace("/", "."): path for path in python_files(*PACKAGES)}
+    left = {name: _imported(path, modules) - {name} for name, path in modules.items()}
+    while loose := [
+        name
+        for name, needs in left.items()
+        if not needs & set(left) or not any(name in others for others in left.values())
+    ]:
+        for name in loose:
+            del left[name]
+    assert sorted(left) == []
+
+
+def _imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names & set(modules)
 
 
 def test_no_star_and_no_relative_imports():

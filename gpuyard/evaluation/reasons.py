@@ -12,14 +12,9 @@ import numpy as np
 from gpuyard.evaluation.explanation import Look, Reason
 from sim.arrays import IntArray
 from sim.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
-from sim.engine.composed import (
-    Filling,
-    PartitionedScheduler,
-    PreemptiveScheduler,
-    QueueScheduler,
-    own_code,
-)
+from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
+from sim.engine.rule import Filling, own_code
 from sim.kernel.free_gpus import workers_for
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler

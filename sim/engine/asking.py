@@ -14,21 +14,13 @@ from sim.codes import DELAY, IN_PYTHON, STEAL
 from sim.compiling import PYTHON, address_in_c
 from sim.decision import Start
 from sim.engine.acting import forward, open_decision, start
-from sim.engine.composed import (
-    Composed,
-    Filling,
-    PartitionedScheduler,
-    PreemptiveScheduler,
-    QueueScheduler,
-    child_of,
-    own_code,
-)
 from sim.engine.filling import fill_listed, first_to_ask, note_timers, route_arrivals, wanted_gpus
 from sim.engine.given import numbers, rows
 from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy
 from sim.engine.preempting import serve
 from sim.engine.queues import join
+from sim.engine.rule import Composition, Filling, Ranking
 from sim.jit import array_kernel, kernel
 from sim.kernel import records
 from sim.kernel.layout import QUEUED, State
@@ -64,15 +56,6 @@ def _serve_keyed(
     return True
 
 
-def has_times(child: QueueScheduler) -> bool:
-    """Whether Python says when it is to be asked again."""
-    own = any(
-        getattr(type(child), name) is not getattr(QueueScheduler, name)
-        for name in ("wake_s", "asked_again_s")
-    )
-    return own or (child.patient is not None and own_code(child.placer) is None)
-
-
 def _are_numbers(given: object, count: int) -> bool:
     """Whether compiled code can take them as they are; NaN it finds itself."""
     if type(given) is not np.ndarray or given.dtype != np.float64 or given.shape != (count,):
@@ -87,12 +70,12 @@ class Asking:
     """Carries out one scheduler's decisions on one state: a run's, or a copy."""
 
     def __init__(
-        self, scheduler: Composed, state: State, memory: Memory, shown: Mapping[str, Any]
+        self, scheduler: Composition, state: State, memory: Memory, shown: Mapping[str, Any]
     ) -> None:
         """`shown`: fields of a view that show `state`; none where views are of it anyway."""
-        self.child, self._scheduler = child_of(scheduler), scheduler
+        self.child, self._scheduler = scheduler.child, scheduler
         self._state, self._memory, self._shown = state, memory, shown
-        self._has_times, self._fills = has_times(self.child), isinstance(self.child, Filling)
+        self._has_times, self._fills = self.child.has_times, isinstance(self.child, Filling)
         rule = memory.rule[0]
         self._routes, self._steals = bool(memory.routine[ROUTE]), rule["forwarding"] == STEAL
         self._has_timers = rule["placer"] == DELAY
@@ -103,7 +86,7 @@ class Asking:
         self._verdict, job = memory.scalars["verdict"], state.job
         self._home, self._status, self._forwards = job["partition"], job["status"], job["forwards"]
         self._priority: Priority | None = None
-        if isinstance(self.child, PreemptiveScheduler) and not self._fills:
+        if self.child.preempts and isinstance(self.child, Ranking) and not self._fills:
             self._priority = self.child.priority
         self._view: ClusterView | None = None  # of the decision
         self._here: ClusterView | None = None  # of the partition that is served
@@ -270,7 +253,7 @@ class Asking:
         """For compiled code: where a routing rule in Python sends a job that has arrived."""
         try:
             scheduler, row = self._scheduler, self._state.job[job]
-            assert isinstance(scheduler, PartitionedScheduler)
+            assert scheduler.forwarding is not None
             count = len(self._state.partition)
             capacity = np.array([capacity_for(self._state, m, job) for m in range(count)])
             loads = Loads(wanted_gpus(self._state), capacity)

@@ -19,19 +19,12 @@ from sim.engine.acting import (
     start,
 )
 from sim.engine.arithmetic import Arithmetic, as_arithmetic
-from sim.engine.composed import (
-    Composed,
-    PartitionedScheduler,
-    PreemptiveScheduler,
-    QueueScheduler,
-    child_of,
-    make_rule,
-)
 from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
 from sim.engine.layout import NOBODY, Belief, Compact, Memory, Workload
 from sim.engine.loop import EngineLoop, order_is_idle, play, work_out, write_keys
 from sim.engine.preempting import search_aside, serve
 from sim.engine.queues import note_quantum
+from sim.engine.rule import Child, Composition, make_rule
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
 from sim.handle import ask, count, signature_of, tell, weigh
@@ -59,7 +52,7 @@ JUDGES = {  # one for each of `placing.RARE`; the others are in `placing.choose`
 
 
 def engine_loop(
-    scheduler: Composed, rule: RowArray, state: State, views: ViewMaker, *, misled: bool
+    scheduler: Composition, rule: RowArray, state: State, views: ViewMaker, *, misled: bool
 ) -> EngineLoop:
     """The loop for a run that begins; `views` grants the scheduler's `needs`.
 
@@ -74,9 +67,9 @@ def engine_loop(
         SignalError: the order looks at predictions, and there are none.
         GpuYardError: an own order's keys are no numbers.
     """
-    child, view, found = child_of(scheduler), views.view(), None
+    child, view, found = scheduler.child, views.view(), None
     by_keys = bool(rule["order"][0] == codes.FIXED)
-    if child.preempts and (by_keys or _by_priority(child, rule)):
+    if child.preempts and (by_keys or (rule["order"][0] == codes.ASKED and child.by_priority)):
         found = as_arithmetic(child, view.jobs, by_keys=by_keys)
     if found is not None:
         rule = make_rule(scheduler, codes.WORKED_OUT, state)
@@ -89,13 +82,7 @@ def engine_loop(
     return loop
 
 
-def _by_priority(child: QueueScheduler, rule: RowArray) -> bool:
-    """Whether who waits, too, is put in order by the numbers that an own `priority` gives."""
-    asked = rule["order"][0] == codes.ASKED
-    return bool(asked and getattr(type(child), "order", None) is PreemptiveScheduler.order)
-
-
-def asked_memory(scheduler: Composed, state: State, view: ClusterView) -> Memory:
+def asked_memory(scheduler: Composition, state: State, view: ClusterView) -> Memory:
     """Memory for decisions one by one, whose orders Python gives (`sim.engine.asking`)."""
     rule = make_rule(scheduler, codes.ASKED, state)
     rule["checks"] = 1
@@ -103,12 +90,11 @@ def asked_memory(scheduler: Composed, state: State, view: ClusterView) -> Memory
 
 
 def _linked_memory(
-    scheduler: Composed, rule: RowArray, state: State, view: ClusterView, *, plays: bool,
+    scheduler: Composition, rule: RowArray, state: State, view: ClusterView, *, plays: bool,
     found: Arithmetic | None = None,
 ) -> Memory:  # fmt: skip
-    memory = _memory(rule, child_of(scheduler), state, view, found)
-    if isinstance(scheduler, PartitionedScheduler):
-        _draw(memory, scheduler, state)
+    memory = _memory(rule, scheduler.child, state, view, found)
+    _draw(memory, scheduler, state)
     _link(memory, state, plays=plays)
     return memory
 
@@ -158,7 +144,7 @@ def _parts(memory: Memory, state: State) -> Iterator[Routine]:
 
 
 def _memory(
-    rule: RowArray, child: QueueScheduler, state: State, view: ClusterView, found: Arithmetic | None
+    rule: RowArray, child: Child, state: State, view: ClusterView, found: Arithmetic | None
 ) -> Memory:
     classes, class_of = _classes(rule, child, state, view)
     partitions, servers, gpus = len(state.partition), len(state.server), len(state.gpu)
@@ -200,7 +186,7 @@ def _memory(
 
 
 def _classes(
-    rule: RowArray, child: QueueScheduler, state: State, view: ClusterView
+    rule: RowArray, child: Child, state: State, view: ClusterView
 ) -> tuple[RowArray, IntArray]:
     """JOB_CLASS of every class, and (J,) the class of each job."""
     job = state.job
@@ -248,7 +234,7 @@ def _waiters(rule: RowArray, class_of: IntArray, view: ClusterView) -> RowArray:
     return waiter
 
 
-def _draw(memory: Memory, scheduler: PartitionedScheduler, state: State) -> None:
+def _draw(memory: Memory, scheduler: Composition, state: State) -> None:
     """Where random forwarding sends each job, drawn in order of the job table."""
     if not isinstance(scheduler.forwarding, RandomForwarding):
         return

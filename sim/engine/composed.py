@@ -5,29 +5,22 @@ decision for whoever asks. Compiled code goes by RULE, the composition in number
 """
 
 import math
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from sim import codes
 from sim.arrays import FloatArray, IntArray, RowArray
-from sim.codes import NEVER, OWN_ONLY
 from sim.decision import Decision, Start
 from sim.engine.given import attribute, check_part, no_order, numbers
-from sim.engine.layout import RULE
-from sim.engine.occupancy import Occupancy
+from sim.engine.rule import PAIR, Filling, make_rule, own_code
+from sim.engine.trial import Trial
 from sim.jobs import ask_of
 from sim.kernel.layout import State
 from sim.protocols import Forwarding, PatientPlacer, Placer, Scheduler, Sharing
 from sim.view import ClusterView, JobColumns, Signal
-
-if TYPE_CHECKING:
-    from sim.engine.trial import Trial
-
-
-PAIR = 2  # tenants
 
 
 def still_waiting(view: ClusterView, starts: list[Start], preempts: Sequence[int]) -> list[int]:
@@ -49,17 +42,19 @@ def later_s(now_s: float, time_s: float) -> float | None:
     return None if time_s == math.inf else max(time_s, math.nextafter(now_s, math.inf))
 
 
-def own_code(part: object) -> int | None:
-    """A class's `engine_code`, not that of a parent class."""
-    code: int | None = type(part).__dict__.get("engine_code")
-    return code
-
-
-class Composed:
+class Composed(ABC):
     """Decides by the engine, on a copy of the state as the view shows it."""
 
     needs: Signal
-    _trial: "Trial | None" = None
+    rng: np.random.Generator
+    forwarding: Forwarding | None = None
+    router_seed = 0
+    _trial: Trial | None = None
+
+    @property
+    @abstractmethod
+    def child(self) -> "QueueScheduler":
+        """What serves each partition."""
 
     def decide(self, view: ClusterView) -> Decision:
         """The orders of this instant."""
@@ -67,8 +62,6 @@ class Composed:
 
     def orders(self, view: ClusterView) -> Decision:
         """What the engine decides; nothing of the run changes."""
-        from sim.engine.trial import Trial
-
         if self._trial is None or not self._trial.is_of(view):
             self._trial = Trial(self, view)
         return self._trial.decide(view)
@@ -78,7 +71,7 @@ class Composed:
         return {name: value for name, value in vars(self).items() if name != "_trial"}
 
 
-class QueueScheduler(Composed, ABC):
+class QueueScheduler(Composed):
     """Starts waiting jobs in the order that the subclass gives; never preempts.
 
     With `skip_blocked` a job that cannot be placed lets the ones behind it try; without it, it
@@ -99,6 +92,11 @@ class QueueScheduler(Composed, ABC):
         check_part(sharing, "sharing", "name", "needs", "shares")
         self.needs = attribute(self, "order_needs") | placer.needs | sharing.needs
         self.rng = np.random.default_rng(0)
+
+    @property
+    def child(self) -> "QueueScheduler":
+        """Itself: it has one queue."""
+        return self
 
     @property
     def name(self) -> str:
@@ -148,6 +146,17 @@ class QueueScheduler(Composed, ABC):
         del view, starts
         return None
 
+    @property
+    def has_times(self) -> bool:
+        """Whether Python says when it is to be asked again."""
+        own = not _inherits(self, QueueScheduler, "wake_s", "asked_again_s")
+        return own or (self.patient is not None and own_code(self.placer) is None)
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether who waits is put in order by what ranks running jobs, too."""
+        return False
+
     def may_refuse(self, most_tenants: int) -> bool:
         """Whether who finds no place says that his like would find none, either.
 
@@ -194,16 +203,6 @@ class ByWorkLeft(QueueScheduler):
         return view.queued[np.argsort(work_gpu_s, kind="stable")]
 
 
-@runtime_checkable
-class Filling(Protocol):
-    """A queue scheduler that walks its queue itself, beyond an order that one could sort by."""
-
-    def fill(
-        self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool
-    ) -> list[Start]:
-        """Start what fits of `order`, booking it in `occupancy`."""
-
-
 class PreemptiveScheduler(QueueScheduler):
     """Jobs in priority order; each may preempt running jobs of strictly lower priority.
 
@@ -229,6 +228,11 @@ class PreemptiveScheduler(QueueScheduler):
         given = self.keys(view.jobs)
         return numbers(self, "keys", given, len(view.jobs.num_gpus))[jobs]
 
+    @property
+    def by_priority(self) -> bool:
+        """Whether `order` is that of `priority`."""
+        return type(self).order is PreemptiveScheduler.order
+
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs by priority, then by submission."""
         keys = numbers(self, "priority", self.priority(view, view.queued), len(view.queued))
@@ -243,13 +247,19 @@ class PartitionedScheduler(Composed):
     rule would start of the others' queues, blocked jobs skipped.
     """
 
+    forwarding: Forwarding
+
     def __init__(self, *, child: QueueScheduler, forwarding: Forwarding) -> None:
         """`child` serves every partition in turn: it keeps nothing between decisions."""
-        self.child = child
+        self._child = child
         self.forwarding = forwarding
         self.needs = child.needs
-        self.router_seed = 0
         self.rng = np.random.default_rng(0)
+
+    @property
+    def child(self) -> QueueScheduler:
+        """What serves each partition."""
+        return self._child
 
     @property
     def name(self) -> str:
@@ -264,15 +274,6 @@ class PartitionedScheduler(Composed):
         self._trial = None
 
 
-def child_of(scheduler: Composed) -> QueueScheduler:
-    """What serves each partition."""
-    child = scheduler.child if isinstance(scheduler, PartitionedScheduler) else scheduler
-    assert isinstance(child, QueueScheduler)
-    return child
-
-
-MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away
-JUDGES_JOB = (codes.DELAY,)
 BY_VIEW = ("order", "priority")  # ways to say who comes first that are asked at each decision
 OWN_RULES = ("decide", "orders", "class_of", "asked_again_s", "wake_s")
 
@@ -281,8 +282,7 @@ def rule_of(scheduler: Scheduler, state: State) -> RowArray | str:
     """RULE of a scheduler whose whole run the engine can play, else why Python has to be asked."""
     if not isinstance(scheduler, QueueScheduler | PartitionedScheduler):
         return f"{scheduler.name} has rounds or placements of its own"
-    child = child_of(scheduler)
-    forwarding = scheduler.forwarding if isinstance(scheduler, PartitionedScheduler) else None
+    child, forwarding = scheduler.child, scheduler.forwarding
     for part in (forwarding, child.placer, child.sharing):
         if part is not None and not getattr(part, "steals", False) and own_code(part) is None:
             return f"{type(part).__name__} is Python"
@@ -311,58 +311,3 @@ def _inherits(child: QueueScheduler, base: type[QueueScheduler], *names: str) ->
     """Whether these methods, where `base` has them, are those of `base`."""
     own = vars(QueueScheduler) | vars(base)
     return all(getattr(type(child), name) is own[name] for name in names if name in own)
-
-
-def make_rule(scheduler: Composed, order: int, state: State) -> RowArray:
-    """RULE of a scheduler, parts in Python included."""
-    child, forwarding = child_of(scheduler), OWN_ONLY
-    if isinstance(scheduler, PartitionedScheduler):
-        steals = scheduler.forwarding.steals
-        forwarding = codes.STEAL if steals else _code_of(scheduler.forwarding)
-    rule = np.zeros(1, dtype=RULE)
-    for key, value in {
-        "order": order,
-        "placer": _code_of(child.placer),
-        "sharing": _code_of(child.sharing),
-        "forwarding": forwarding,
-        "preempts": child.preempts,
-        "skip_blocked": child.skip_blocked,
-        "least_speed": getattr(child.sharing, "least_speed", 0.0),
-        "most_slowdown": getattr(child.placer, "most_slowdown", 1.0),
-        "rack_wait_s": getattr(child.placer, "rack_wait_s", 0.0),
-        "anywhere_wait_s": getattr(child.placer, "anywhere_wait_s", 0.0),
-        "quantum_gpu_s": getattr(child, "quantum_gpu_s", np.nan),
-        "kappa": getattr(child.placer, "kappa", 0),
-    }.items():
-        rule[key] = value
-    _complete(rule, child, state)
-    return rule
-
-
-def _code_of(part: Placer | Sharing | Forwarding) -> int:
-    code = own_code(part)
-    return codes.IN_PYTHON if code is None else code
-
-
-def _complete(rule: RowArray, child: QueueScheduler, state: State) -> None:
-    """Write what follows from the rule."""
-    placer, sharing = rule["placer"][0], rule["sharing"][0]
-    pairwise = sharing == NEVER or rule["least_speed"][0] <= 0 or state.tenant.shape[1] <= PAIR
-    if codes.IN_PYTHON in (placer, sharing):  # nobody knows what a shared GPU is worth to it
-        pairwise = not child.sharing.shares or state.tenant.shape[1] <= PAIR
-    patient = placer == codes.IN_PYTHON and child.patient is not None
-    looks_around = patient or placer in (codes.COMPACT_WAIT, codes.DELAY)
-    rule["shrinks"] = pairwise and not looks_around
-    rule["monotone"] = rule["shrinks"][0] and placer in MONOTONE and sharing != codes.IN_PYTHON
-    size = state.server["last_gpu"] - state.server["first_gpu"]
-    even = placer == codes.CONSOLIDATED and size.min() == size.max() and _all_whole(state)
-    rule["by_size"] = rule["shrinks"][0] and (placer in codes.NEVER_WAIT or even)
-    rule["judges_job"] = patient or placer in JUDGES_JOB
-    # A start may make room for who was passed, who is not looked at again: so lists, not heaps.
-    waits_by_list = rule["order"][0] in (codes.TETRIS, codes.ASKED)
-    rule["listed"] = waits_by_list or not (rule["shrinks"][0] or rule["preempts"][0])
-
-
-def _all_whole(state: State) -> bool:
-    """Whether no job asks for more or less than empty GPUs."""
-    return not state.world[0]["demands_matter"]

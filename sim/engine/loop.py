@@ -6,12 +6,12 @@ from sim import codes
 from sim.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
-from sim.engine.composed import Composed, Filling, PreemptiveScheduler, QueueScheduler, child_of
 from sim.engine.filling import least_gang, note_timers, order_counts
 from sim.engine.given import called, numbers
 from sim.engine.layout import FILL, IDLE, QUANTUM, RAISED, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin
 from sim.engine.queues import attained_gpu_s, follow, progress_s, put_in_order
+from sim.engine.rule import Child, Composition, Filling, Ranking
 from sim.errors import GpuYardError
 from sim.handle import ask, count, tell
 from sim.jit import array_kernel, kernel
@@ -186,11 +186,11 @@ class EngineLoop:
     """Plays a queue scheduler, one a partition or one for all (`sim.protocols.Loop`)."""
 
     def __init__(
-        self, *, scheduler: Composed, state: State, memory: Memory, views: ViewMaker
+        self, *, scheduler: Composition, state: State, memory: Memory, views: ViewMaker
     ) -> None:
         """`scheduler` is asked for keys or orders where these are its own."""
         self._child, self._state, self._memory, self._views = (
-            child_of(scheduler), state, memory, views
+            scheduler.child, state, memory, views
         )  # fmt: skip
         self._asking = Asking(scheduler, state, memory, {})
         self._has_keys = memory.rule[0]["order"] == FIXED
@@ -226,19 +226,18 @@ class EngineLoop:
         observe(self._state)
         view = self._views.view()
         child, jobs = self._child, np.concatenate((view.running, view.queued))
-        assert isinstance(child, PreemptiveScheduler)
+        assert isinstance(child, Ranking)
         numbers(child, "priority", child.priority(view, jobs), len(jobs))
 
 
-def _asked_of(child: QueueScheduler) -> str:
+def _asked_of(child: Child) -> str:
     """The method of an own order that Python is asked for where who comes first counts."""
     if isinstance(child, Filling):
         return f"{type(child).__name__}.fill"
-    by_priority = isinstance(child, PreemptiveScheduler)
-    return f"{type(child).__name__}.{'priority' if by_priority else 'order'}"
+    return f"{type(child).__name__}.{'priority' if child.preempts else 'order'}"
 
 
-def write_keys(child: QueueScheduler, views: ViewMaker, memory: Memory) -> None:
+def write_keys(child: Child, views: ViewMaker, memory: Memory) -> None:
     """Write down the keys of an own order, as of now.
 
     Raises:

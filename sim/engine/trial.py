@@ -8,8 +8,8 @@ from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
 from sim.engine.asking import Asking, begin
 from sim.engine.building import asked_memory
-from sim.engine.composed import Composed
 from sim.engine.layout import NOBODY
+from sim.engine.rule import Composition
 from sim.kernel import records
 from sim.kernel.layout import NO_JOB, State
 from sim.kernel.step import LEGAL
@@ -118,7 +118,7 @@ def _pairs(mine: Any, theirs: Any) -> list[tuple[IntArray, IntArray]]:
 class Trial:
     """The orders that a scheduler would give in a run; nothing of the run changes."""
 
-    def __init__(self, scheduler: Composed, view: ClusterView) -> None:
+    def __init__(self, scheduler: Composition, view: ClusterView) -> None:
         """On a copy of the state of which `view` is."""
         self._mirror = Mirror(view)
         state = self._mirror.state
