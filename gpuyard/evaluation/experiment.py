@@ -268,7 +268,7 @@ def in_partitions(scheduler: Scheduler, config: Mapping[str, Any], partitions: i
     if partitions > 1 and getattr(scheduler, "one_queue", False):
         raise OneQueueError(
             f"{scheduler.name} owns one queue for the whole cluster; set agents.count=1 "
-            f"(it is {partitions}), in a line-up agents: 1"
+            f"(it is {partitions}; from Python agents=1), in a line-up agents: 1"
         )
     if partitions > 1 and isinstance(scheduler, QueueScheduler):
         scheduler = PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))
