@@ -156,6 +156,8 @@ class NetworkPlayer:
 # How far members are from the mean.
 SIGMA, SIGMA_BASE, SIGMA_SHARE = 0.4, 0.5, 0.25  # 0.4 (0.5 + 0.25 |w|) of a linear weight
 SIGMA_FROM_ZERO = 2 * SIGMA_BASE
+CLUSTER, SERVER, NONE = "cluster", "server", "none"
+REACHES = (CLUSTER, SERVER, NONE)  # of a network's embeddings: values of graph.reach
 SIGMA_INNER = 0.1
 SIGMA_OUTER, SIGMA_OUTER_FROM_ZERO = 0.15, 0.3
 

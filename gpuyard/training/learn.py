@@ -284,6 +284,7 @@ def show(folder: Path, learned_in: Path, config: Mapping[str, Any]) -> None:
 
 # Keys that one kind of learning reads alone.
 OF_A_NETWORK, OF_A_SCORE = ("rules.", "graph."), ("units.", "standards=")
+REACH = "graph.reach="  # may be changed of a policy that is learned on
 
 
 def _check_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
@@ -301,8 +302,9 @@ def _check_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
     if scores:
         raise ConfigError(f"{scores[0]} is of a score; add learns=score, or leave it out")
     teaches = config["algo"].get("estimator") == DISTIL  # whose teacher is made by these keys
-    if networks and not teaches and policy_in(config, config["begin"]) is not None:
-        raise ConfigError(f"{networks[0]}: begin={config['begin']} is a policy, which has its own")
+    fixed = [word for word in networks if not word.startswith(REACH)]
+    if fixed and not teaches and policy_in(config, config["begin"]) is not None:
+        raise ConfigError(f"{fixed[0]}: begin={config['begin']} is a policy, which has its own")
 
 
 @program("learn")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gpuyard.launch.errors import ConfigError
-from gpuyard.training.form import SIGMA_INNER, NetworkForm, linear_sigmas
+from gpuyard.training.form import CLUSTER, NONE, SERVER, SIGMA_INNER, NetworkForm, linear_sigmas
 from gpuyard.training.strategies import Climb
 from marl.env.layout import CodecRules
 from marl.policy.build import PolicyFileError, PolicySpec, build_network, load_policy
@@ -28,8 +28,8 @@ READERS = (
     ("start.of_pair.weight", "prior.start", "prior.start_layer.inner", START_OF_PAIR),
     ("forward_to.of_pair.weight", "prior.forward_to", "prior.forward_layer.inner", FORWARD_OF_ROW),
 )
-MESSAGES = "messages"  # of `hide`: of other servers, which come down by rack and cluster
-HEARD = ".server_down.neighbour.weight"  # of every sweep
+ENCODER = "encoder."
+HEARD = ".server_down.neighbour.weight"  # of every sweep: of other servers, by rack and cluster
 PRIOR_SCALE = 1.0
 EACH = "each"  # of policy.networks
 
@@ -60,14 +60,27 @@ class NetworkSizes:
     head_dim: int
 
 
+@dataclass(frozen=True)
+class Sight:
+    """What a network does not read: such weights are 0 and stay so, the prior's too.
+
+    Columns of `pairs` and `forwards` are named in `hide`. `reach` is `cluster`; `server`: servers'
+    embeddings do not depend on other servers; `none`: there are no embeddings, columns alone.
+    """
+
+    hide: Sequence[str] = ()
+    reach: str = CLUSTER
+
+
+ALL = Sight()
+
+
 def first_network(
-    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int, hide: Sequence[str] = ()
+    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int, sight: Sight = ALL
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
 
-    Weights are drawn as torch draws them, from `seed`; last layers are 0. All weights that read a
-    column named in `hide`, of `pairs` and `forwards`, the prior's too, are 0 and stay so;
-    where it has "messages", servers' embeddings do not depend on other servers.
+    Weights are drawn as torch draws them, from `seed`; last layers are 0.
 
     Raises:
         ValueError: the prior suspends and the rules do not, or the other way round; or nothing that
@@ -83,12 +96,10 @@ def first_network(
         policy = build_network(spec)
     assert policy.prior is not None
     policy.prior.take(prior)
-    return _begun(policy, spec, rules, hide)
+    return _begun(policy, spec, rules, sight)
 
 
-def network_in(
-    folder: Path, hide: Sequence[str] = ()
-) -> tuple[NetworkForm, FloatArray, FloatArray]:
+def network_in(folder: Path, sight: Sight = ALL) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """The same of the policy in a folder, as it is but for what is hidden.
 
     Raises:
@@ -98,13 +109,13 @@ def network_in(
     policy, spec, rules = load_policy(folder)
     if not isinstance(policy, PairScorePolicy):
         raise PolicyFileError(f"{folder}: has a network an agent; `learn` begins with a shared one")
-    return _begun(policy, spec, rules, hide)
+    return _begun(policy, spec, rules, sight)
 
 
 def _begun(
-    policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules, hide: Sequence[str]
+    policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules, sight: Sight
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
-    seen = _seen(policy, hide)
+    seen = _seen(policy, sight)
     form = NetworkForm(spec.as_dict(), rules, flat(others(policy)))
     return form, vector_of(policy) * seen, _sigmas(policy) * seen
 
@@ -147,23 +158,24 @@ def _sigmas(policy: PairScorePolicy) -> FloatArray:
     return np.concatenate(parts)
 
 
-def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
-    """(n,) 0 for weights that read a hidden column, 1 for all others."""
+def _seen(policy: PairScorePolicy, sight: Sight) -> FloatArray:
+    """(n,) 0 for weights that read what is not in sight, 1 for all others."""
     masks = {name: np.ones(tuple(each.shape)) for name, each in searched(policy).items()}
-    read = (_names(column) for *_, pairs in READERS for _, column in pairs)
-    names = {MESSAGES}.union(*read)
-    if unknown := sorted(set(hide) - names):
-        raise ValueError(f"hide has {unknown[0]!r}; it takes {', '.join(sorted(names))}")
+    names = set[str]().union(*(_names(column) for *_, pairs in READERS for _, column in pairs))
+    if unknown := sorted(set(sight.hide) - names):
+        told = f"takes {', '.join(sorted(names))}; without messages is graph.reach={SERVER}"
+        raise ValueError(f"hide has {unknown[0]!r}; it {told}")
     for head, linear, layer, pairs in READERS:
         for weight, column in pairs:
-            if not _names(column).isdisjoint(hide):
+            if not _names(column).isdisjoint(sight.hide):
                 masks[head][:, column] = 0.0
                 masks[linear][weight] = 0.0
                 if layer in masks:
                     masks[layer][:, weight] = 0.0
-    for name in masks if MESSAGES in hide else ():
-        if name.endswith(HEARD):
-            masks[name][:] = 0.0
+    for name, mask in masks.items():
+        unheard = sight.reach == SERVER and name.endswith(HEARD)
+        if unheard or (sight.reach == NONE and name.startswith(ENCODER)):  # embeddings are then 0
+            mask[:] = 0.0
     return np.concatenate([each.ravel() for each in masks.values()])
 
 

@@ -25,6 +25,7 @@ from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.targets import new_name
 from gpuyard.training.form import (
+    REACHES,
     WEIGHTS,
     Form,
     NetworkForm,
@@ -95,6 +96,7 @@ def check_learns(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")
         return
     check_plain(config, NETWORK_RULES)
+    check_choice(config, "graph.reach", REACHES)
     if not config["scheduler"].get("use_durations", True):
         raise ConfigError(
             f"scheduler.use_durations is false, but agents read predictions; use learns={SCORE}"
@@ -109,11 +111,14 @@ def first_of(
     Raises:
         ConfigError: a value of `rules` or `hide` is none of its choices.
     """
-    from gpuyard.training.network import NetworkSizes, first_network  # torch
+    from gpuyard.training.network import NetworkSizes, Sight, first_network  # torch
 
-    sizes, rules = NetworkSizes(**config["graph"]), _rules_of(config)
+    graph, rules = config["graph"], _rules_of(config)
+    sizes = NetworkSizes(graph["gpu_dim"], graph["hidden_dim"], graph["head_dim"])
     try:
-        return first_network(sizes, rules, prior, config["seed"], config["hide"])
+        return first_network(
+            sizes, rules, prior, config["seed"], Sight(config["hide"], graph["reach"])
+        )
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -360,10 +365,11 @@ def _beginning(config: Mapping[str, Any], source_spec: SourceSpec, setting: str)
     """
     folder = policy_in(config, config["begin"])
     if folder is not None:
-        from gpuyard.training.network import network_in  # torch
+        from gpuyard.training.network import Sight, network_in  # torch
 
         try:
-            network, vector, far = network_in(folder, config["hide"])
+            sight = Sight(config["hide"], config["graph"]["reach"])
+            network, vector, far = network_in(folder, sight)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())

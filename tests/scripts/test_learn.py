@@ -275,6 +275,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signa
         (("hide=prolongs",), ("hide is 'prolongs'",)),
         (("hide=[speed]",), ("hide has 'speed'", "forwards.prolongs")),
         (("learns=network", "hide=[spread]"), ("hide has 'spread'", "holds_up")),
+        (("learns=network", "graph.reach=rack"), ("graph.reach is 'rack'", "cluster or server")),
         (("learns=network", "scheduler.use_durations=false"), ("scheduler.use_durations",)),
         (("scheduler=dally",), ("linear_score",)),
         (("scheduler=sjf",), ("this choice of scheduler", "does not have")),

@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +12,10 @@ import torch
 
 from gnn.base import ClusterBatch
 from gpuyard.training.form import NetworkForm, linear_of, linear_sigmas, zero_weights
-from gpuyard.training.network import LAST, OUTER, NetworkSizes, first_network
+from gpuyard.training.network import LAST, OUTER, NetworkSizes, Sight, first_network
 from gpuyard.training.strategies import Saved, ascend, begin, load, members, noise, save
 from marl.policy.build import PolicySpec, save_policy
-from marl.policy.pair_score import searched, stack, vector_of
+from marl.policy.pair_score import PairScorePolicy, searched, stack, vector_of
 from marl.schedulers.marl import MarlScheduler
 from sim.arrays import FloatArray
 from sim.report.summary import summarise
@@ -40,11 +39,13 @@ WEIGHTS = {
 }
 
 
-def first(name: str, hide: Sequence[str] = ()) -> tuple[NetworkForm, FloatArray, FloatArray]:
+def first(
+    name: str, *hide: str, reach: str = "cluster"
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
     weights = WEIGHTS[name]
     rules = replace(RULES, suspends=weights.suspend is not None, only_placeable=False)
     sizes = NetworkSizes(gpu_dim=3, hidden_dim=4, head_dim=5)
-    return first_network(sizes, rules, weights, seed=2, hide=hide)
+    return first_network(sizes, rules, weights, 2, Sight(hide, reach))
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -105,7 +106,7 @@ HIDDEN = ("wait_over_loss", "prolongs", "holds_up", "wait_difference", "puts_off
 def test_hidden_columns_change_no_score_of_any_member(name: str):
     jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(0)
     form, vector, sigma = first(name)
-    blind_form, blind_vector, blind_sigma = first(name, HIDDEN)
+    blind_form, blind_vector, blind_sigma = first(name, *HIDDEN)
     seen = [s for now in play(mixed_world(2), jobs, form.rules, 0) for s in now.seen.values()]
     before = stack(seen[20:40])
     after = {key: value.clone() for key, value in before.items()}
@@ -127,20 +128,26 @@ def test_hidden_columns_change_no_score_of_any_member(name: str):
 
 def test_a_name_that_two_arrays_have_hides_in_both_or_in_one_and_others_are_refused():
     both, pair, forward = (
-        set(np.flatnonzero(first("plain", (name,))[1] == 0))
+        set(np.flatnonzero(first("plain", name)[1] == 0))
         for name in ("fragments", "pairs.fragments", "forwards.fragments")
     )
     assert both == pair | forward
     assert len(both) > max(len(pair), len(forward))
     with pytest.raises(ValueError, match=r"hide has 'legal'; it takes .*pairs.holds_up, "):
-        first("plain", ("legal",))
+        first("plain", "legal")
+    with pytest.raises(ValueError, match=r"hide has 'messages'; .*graph.reach=server"):
+        first("plain", "messages")
 
 
-@pytest.mark.parametrize("hide", [(), ("messages",)])
-def test_without_messages_no_member_has_a_server_that_hears_of_another(hide: tuple[str, ...]):
-    form, vector, sigma = first("plain", hide)
+def member(reach: str) -> PairScorePolicy:
+    form, vector, sigma = first("plain", reach=reach)
     climb = begin(vector, sigma, 0)
-    encoder = form.policy(members(ascend(climb, noise(climb, 0), 0.15), 1)[0]).encoder
+    return form.policy(members(ascend(climb, noise(climb, 0), 0.15), 1)[0])
+
+
+@pytest.mark.parametrize("reach", ["cluster", "server"])
+def test_by_reach_a_server_hears_of_others_or_does_not(reach: str):
+    encoder = member(reach).encoder
     draw, there = torch.Generator().manual_seed(0), torch.ones(1, 3, 2, dtype=torch.bool)
     widths = encoder.gpu.in_features, encoder.sweeps[0].server_up.own.in_features
     x_gpu, x_server = (torch.rand(1, 3, *n, generator=draw) for n in ((2, widths[0]), widths[1:]))
@@ -148,8 +155,21 @@ def test_without_messages_no_member_has_a_server_that_hears_of_another(hide: tup
     other = batch._replace(x_server=torch.cat([x_server[:, :2], x_server[:, 2:] + 3.0], 1))
     with torch.no_grad():
         before, after = encoder(batch).server, encoder(other).server
-    assert torch.equal(before[:, :2], after[:, :2]) == bool(hide)
+    assert torch.equal(before[:, :2], after[:, :2]) == (reach == "server")
     assert not torch.equal(before[:, 2], after[:, 2])
+
+
+@pytest.mark.parametrize("reach", ["server", "none"])
+def test_without_reach_no_score_depends_on_gpus_and_servers(reach: str):
+    jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(0)
+    seen = [s for now in play(mixed_world(2), jobs, RULES, 0) for s in now.seen.values()]
+    before, policy = stack(seen[20:40]), member(reach)
+    after = {key: value.clone() for key, value in before.items()}
+    after["gpus"][..., 1:] += 1.0  # the first says that it is there
+    after["servers"][..., 1:] += 1.0
+    with torch.no_grad():
+        one, other = policy(before).logits, policy(after).logits
+    assert torch.equal(one, other) == (reach == "none")
 
 
 def test_a_checkpoint_holds_the_form(tmp_path):
