@@ -46,7 +46,8 @@ GONE = {  # program of before -> what does it now
     "tune_baselines": "reproduce experiment=baselines",
 }
 BESIDE = ("sim", "gnn", "marl", "interference")  # the packages beside this one
-HELP = ("-h", "--help", "help")
+HELP_OF_ONE = {"-h", "--help"}
+HELP = (*HELP_OF_ONE, "help")
 
 
 def main() -> None:
@@ -83,7 +84,22 @@ def run(name: str) -> None:
         sys.exit(130)
 
     module, _, function = PROGRAMS[name][0].partition(":")
-    run_main(lambda: getattr(import_module(module), function or "main")())
+
+    def start() -> None:
+        if HELP_OF_ONE.intersection(sys.argv[1:]):
+            _tell(name)
+        else:
+            getattr(import_module(module), function or "main")()
+
+    run_main(start)
+
+
+def _tell(name: str) -> None:
+    from gpuyard.launch.helping import help_text
+    from gpuyard.launch.own import own_choices
+
+    chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
+    print(help_text(name, PROGRAMS[name][1], chosen, own_choices(Path.cwd())))
 
 
 def foreign_package() -> str:
@@ -108,7 +124,7 @@ def _help() -> str:
     width = max(map(len, PROGRAMS))
     return "\n".join(
         [
-            "usage: gpuyard PROGRAM [key=value ...]    its keys: gpuyard PROGRAM --cfg job",
+            "usage: gpuyard PROGRAM [key=value ...]    its keys: gpuyard PROGRAM --help",
             "",
             *(f"  {name:{width}}  {words}" for name, (_, words) in PROGRAMS.items()),
         ]

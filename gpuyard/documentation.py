@@ -1,9 +1,8 @@
 """Reference pages, read from `conf/` and docstrings: `python -m gpuyard.documentation`.
 
-It writes the parts of the pages between their marks anew; what stands outside is written by hand. A
-key's words are the comment behind it in its yaml file, or above it; what a rule does is the first
-sentence of its class. MkDocs takes its hooks from here, too: CONTRIBUTING.md is a page of the
-site.
+It writes the parts of the pages between their marks anew; what stands outside is written by hand.
+What a rule does is the first sentence of its class. MkDocs takes its hooks from here, too:
+CONTRIBUTING.md is a page of the site.
 """
 
 import inspect
@@ -11,7 +10,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from hydra import compose, initialize_config_dir
 from gpuyard.command import PROGRAMS
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF
+from gpuyard.launch.helping import Key, keys_of
 from sim.report.table_text import markdown_table
 
 REFERENCE = CONF.parent / "docs" / "reference"
@@ -28,62 +27,11 @@ PAGES = (REFERENCE / "configuration.md", REFERENCE / "schedulers.md")
 PART = re.compile(
     r"(<!-- generated from conf/(\w*) -->\n).*?(<!-- end of what is generated -->)", re.S
 )
-OF_HYDRA = ("defaults", "hydra")  # top-level keys that are no keys of a program
-KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w@]+):(?P<rest>.*)$")
-COMMENT = re.compile(r"(?:^|\s)# ?(?P<words>.*)$")
 DETAILED = ("agents", "rules")  # groups whose keys are told too
 ELSEWHERE = (  # one study each, told on its page
     "compare_traces", "fit_generator", "fit_interference", "generate_trace", "judge_mixes",
     "measure_colocation", "train_worl",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Key:
-    """A key of a yaml file, as a user writes it."""
-
-    name: str  # dotted
-    default: str  # as it stands in the file; empty: a mapping or a list over several lines
-    words: str  # of its comment; empty where it has none
-
-
-def keys_of(path: Path) -> Iterator[Key]:
-    """Yield the keys of a yaml file of `conf/`, in its order; `_target_` and the like left out."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    body = next((i for i, line in enumerate(lines) if line and not line.startswith("#")), 0)
-    above: list[str] = []  # comment lines right above
-    parents: list[tuple[int, str]] = []  # (indent, name) of the mappings around
-    last: Key | None = None  # told once no line goes on with its comment
-    for line in lines[body:]:
-        found = KEY.match(line)
-        if found is None:
-            comment = re.match(r"^(\s*)# (.*)$", line)
-            goes_on = comment and last and last.words and not above and comment[1]
-            if last and comment and goes_on:
-                last = replace(last, words=f"{last.words} {comment[2]}")
-            else:
-                above = [*above, comment[2]] if comment else []
-            continue
-        if last:
-            yield last
-        indent, name = len(found["indent"]), found["name"]
-        parents = [each for each in parents if each[0] < indent]
-        dotted = ".".join([*(each for _, each in parents), name])
-        parents.append((indent, name))
-        default, words = _split(found["rest"])
-        shown = dotted.split(".")[0] not in OF_HYDRA and not name.startswith("_")
-        words = words or (" ".join(above) if default else "")  # above a mapping: of a section
-        last = Key(dotted, default, words) if shown else None
-        above = []
-    if last:
-        yield last
-
-
-def _split(rest: str) -> tuple[str, str]:
-    """Value and comment of what stands behind a key."""
-    found = COMMENT.search(rest)
-    value = rest[: found.start()] if found else rest
-    return value.strip(), found["words"].strip() if found else ""
 
 
 def _listed(keys: Iterable[Key]) -> list[str]:

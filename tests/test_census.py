@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_576,
-    "python_files": 347,
-    "test_lines": 42_780,
-    "test_files": 221,
+    "python_lines": 77_793,
+    "python_files": 348,
+    "test_lines": 42_881,
+    "test_files": 222,
     "arrows": 172,
     "arrows_in_sim": 37,
     "longest_function": 50,

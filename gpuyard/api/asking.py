@@ -18,7 +18,7 @@ from gpuyard.evaluation.experiment import composition_of, in_partitions
 from gpuyard.evaluation.lineup import OF_ENTRIES, refuse_for_all
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_additions
-from gpuyard.launch.own import choices_of, composed_of, searching
+from gpuyard.launch.own import choices_of, composed_of, refuse_unread_of_experiment, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import QueueScheduler
 from sim.engine.given import check_scheduler
@@ -73,6 +73,9 @@ def composed(
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
             found = composed_of(program, [*words, *overrides])
             refuse_unread_additions(list(overrides), [each.name for each in CONF.iterdir()], found)
+            if any(word.startswith("experiment=") for word in overrides):
+                made = composed_of(program, [*words, *overrides], with_hydra=True)
+                refuse_unread_of_experiment(program, found, made.hydra.runtime.choices)
             config = resolve(found)
             if whole is not None:
                 config["topology"] = whole

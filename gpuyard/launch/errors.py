@@ -134,6 +134,21 @@ def refuse_unread_additions(
             raise ConfigError(f"{override.input_line}: nothing reads the key {key!r}. {hint}")
 
 
+def refuse_unread(experiment: str, config: DictConfig, plain: DictConfig) -> None:
+    """Refuse keys that an experiment's file adds to `plain`, the same without it.
+
+    Raises:
+        ConfigError: naming the first such key and the nearest that there is.
+    """
+    known = set(_dotted(plain))
+    for key in _dotted(config):
+        if key in known or key in OPEN or key.startswith("hydra."):
+            continue
+        if _unread(config, key.split(".")[:-1]):
+            hint = " ".join(_elsewhere(key) or _suggestion(key, known)) or "Leave it out."
+            raise ConfigError(f"experiment={experiment}: nothing reads the key {key!r}. {hint}")
+
+
 def _unread(config: DictConfig, path: list[str]) -> bool:
     """Whether the section at `path` neither is one of OPEN nor refuses keys itself, as a whole."""
     section = config

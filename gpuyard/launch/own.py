@@ -1,7 +1,8 @@
 """The user's own choices: folders searched beside `conf/`, and what is composed from both."""
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -13,8 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from gpuyard.launch.errors import CONF, ConfigError, explain, refuse_no_choice
-from sim.errors import override
+from gpuyard.launch.errors import CONF, ConfigError, explain, refuse_no_choice, refuse_unread
 
 OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 _searched: ContextVar[list[str] | None] = ContextVar("searched", default=None)
@@ -63,15 +63,13 @@ def own_groups(here: Path) -> list[str]:
     return _words([f"file://{folder}" for folder in own_folders(here)])
 
 
-def help_words(here: Path) -> list[str]:
-    """The word with which `--help` tells the user's own choices: Hydra lists those of `conf/`."""
+def own_choices(here: Path) -> dict[str, list[str]]:
+    """Group -> the user's own choices of it."""
     found: dict[str, list[str]] = {}
     for folder in own_folders(here):
         for path in sorted(folder.glob("*/*.yaml")):
             found.setdefault(path.parent.name, []).append(path.stem)
-    lines = [f"{group}: {', '.join(found[group])}" for group in sorted(found)]
-    told = "\n".join([f"== Your own choices ({OWN_FILE}) ==", *lines, ""])
-    return [override("hydra.help.header", told)] if found else []
+    return found
 
 
 @contextmanager
@@ -85,10 +83,13 @@ def searching(overrides: Sequence[str]) -> Iterator[None]:
         _searched.reset(token)
 
 
-def composed_of(name: str, overrides: Sequence[str] = ()) -> DictConfig:
+def composed_of(
+    name: str, overrides: Sequence[str] = (), *, with_hydra: bool = False
+) -> DictConfig:
     """`conf/<name>.yaml` with overrides, and with the search path of the program that runs.
 
-    Hydra's `compose` forgets `hydra.searchpath` of the command line.
+    Hydra's `compose` forgets `hydra.searchpath` of the command line. `with_hydra`: Hydra's own
+    section is in it.
 
     Raises:
         ConfigError: an override or a file does not fit; with the nearest name.
@@ -96,9 +97,34 @@ def composed_of(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     own_path = any(word.startswith(SEARCH_KEY) for word in overrides)
     try:
         refuse_no_choice(overrides, choices_of)
-        return compose(name, [*overrides, *([] if own_path else _search_words())])
+        words = [*overrides, *([] if own_path else _search_words())]
+        return compose(name, words, return_hydra_config=with_hydra)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(explain(error)) from error
+
+
+def refuse_unread_of_experiment(
+    program: str, config: DictConfig, choices: Mapping[str, str | None]
+) -> None:
+    """Refuse a key that the chosen experiment sets and nobody reads.
+
+    Args:
+        program: a file of `conf/`.
+        config: composed of it.
+        choices: group -> file, as Hydra has them.
+
+    Raises:
+        ConfigError: naming the key and the nearest that there is.
+    """
+    experiment = choices.get("experiment")
+    if experiment is not None:
+        other = re.compile(r"experiment$|hydra/|.*@reproduce")
+        words = [
+            f"{group}={name}"
+            for group, name in choices.items()
+            if name is not None and not other.match(group)
+        ]
+        refuse_unread(experiment, config, composed_of(program, words))
 
 
 def _search_words() -> list[str]:

@@ -49,7 +49,7 @@ from gpuyard.launch.errors import (
     refuse_reproduction,
     refuse_unread_additions,
 )
-from gpuyard.launch.own import SEARCH_KEY, help_words, own_groups
+from gpuyard.launch.own import SEARCH_KEY, own_groups, refuse_unread_of_experiment
 from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
 from gpuyard.launch.targets import fault_of_own
 from gpuyard.launch.terminal import telling_what_compiles
@@ -64,7 +64,7 @@ RESUMED = {  # program -> what it must have left to be resumed
 }
 AUTO = ("train",)  # resume=auto begins anew where nothing was left; the others name the folder
 GOES_ON = ("reproduce", "train_worl", "measure_colocation")  # the same command in the same folder
-SWEEP, HELP = {"-m", "--multirun"}, {"-h", "--help"}
+SWEEP = {"-m", "--multirun"}
 
 
 def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) -> str | None:
@@ -192,8 +192,7 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
             sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in SWEEP)  # `-m` first
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
                 at = _after_words(sys.argv)
-                told = help_words(Path.cwd()) if HELP.intersection(sys.argv) else []
-                sys.argv[at:at] = [*own_groups(Path.cwd()), *told]
+                sys.argv[at:at] = own_groups(Path.cwd())
             refuse_no_choice(
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
@@ -253,6 +252,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     experiment = hydra.runtime.choices.get("experiment")
     if experiment is not None and "reproduce" in cfg and not reproduces:
         refuse_reproduction(experiment)
+    refuse_unread_of_experiment(str(hydra.job.config_name), cfg, hydra.runtime.choices)
     config = resolve(cfg)
     folder = Path(hydra.runtime.output_dir)
     record = collect_record(

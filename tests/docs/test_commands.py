@@ -10,8 +10,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from gpuyard.command import PROGRAMS
-from gpuyard.documentation import PAGES, keys_of, page
+from gpuyard.documentation import PAGES, page
 from gpuyard.launch.errors import CONF
+from gpuyard.launch.helping import keys_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

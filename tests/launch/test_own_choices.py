@@ -69,9 +69,23 @@ def succeeded(done: CompletedProcess[str]) -> CompletedProcess[str]:
 
 def test_help_lists_own_choices_with_the_shipped_ones(named: Call):
     done = named("simulate", "--help")
-    own, _, shipped = done.stdout.partition("== Configuration groups ==")
-    assert own.splitlines()[1:] == ["placer: corner", "scheduler: mine", ""]
+    shipped, _, own = done.stdout.partition("Your own choices:\n")
+    assert [line.split() for line in own.splitlines()[:2]] == [
+        ["placer", "corner"], ["scheduler", "mine"],
+    ]  # fmt: skip
     assert "fifo" in shipped
+
+
+def test_a_key_of_an_own_experiment_that_nobody_reads_is_named(named: Call, tmp_path: Path):
+    (tmp_path / "mine" / "experiment").mkdir()
+    file = tmp_path / "mine" / "experiment" / "ours.yaml"
+    for key, near in (("restart: 5", "restart_s"), ("agents: {cout: 5}", "agents.count")):
+        file.write_text(f"# @package _global_\nworkload: {{num_jobs: 20}}\n{key}\n")
+        with pytest.raises(AssertionError, match="experiment=ours: nothing reads the key") as found:
+            named("simulate", "experiment=ours")
+        assert f"did you mean {near}?" in str(found.value)
+    file.write_text("# @package _global_\nworkload: {num_jobs: 20}\nrestart_s: 5\n")
+    named("simulate", "experiment=ours")
 
 
 @pytest.mark.parametrize("jobs", ["jobs=1", "jobs=2"])
