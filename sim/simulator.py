@@ -303,8 +303,7 @@ def simulate(
         simulator.play(loop, progress)
         loop_s = time.perf_counter() - began
         run = simulator.outcome(scheduler.name, loop.decisions, np.nan, loop_s)
-        asks = loop.asks if isinstance(loop, EngineLoop) else ""
-        return replace(run, decides=f"compiled ({asks} is asked)" if asks else "compiled")
+        return replace(run, decides=compiled_but(loop.asks if isinstance(loop, EngineLoop) else ""))
     views = simulator.views(scheduler.needs)
     decisions, turns, decision_s = 0, 0, 0.0
     began = time.perf_counter()
@@ -324,6 +323,11 @@ def simulate(
     run = simulator.outcome(scheduler.name, decisions, decision_s, loop_s)
     why = simulator.python_decides(scheduler) or "compiled=false"
     return replace(run, decides=f"python ({why})")
+
+
+def compiled_but(asked: str) -> str:
+    """Who decides in compiled code that asks for one method in Python, or (empty) for none."""
+    return f"compiled ({asked} is asked)" if asked else "compiled"
 
 
 @dataclass(frozen=True)

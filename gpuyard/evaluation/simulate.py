@@ -58,6 +58,7 @@ from sim.report.run_tables import (
 from sim.report.summary import headline, summarise
 from sim.report.timeline import gpu_lists, span_s, timeline_of
 from sim.run import Run
+from sim.simulator import compiled_but
 
 log = logging.getLogger(__name__)
 
@@ -112,11 +113,10 @@ def _played(
     simulator = experiment.simulator(jobs)
     why = simulator.python_decides(scheduler)
     compiled = wanted and not why
-    log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
+    how = compiled_but(simulator.asks(scheduler)) if compiled else ""
+    log.info("decides: %s", how or f"python ({why or 'compiled=false'})")
     warm_up(experiment.world, scheduler, compiled=compiled)
     run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
-    if compiled and run.decides != "compiled":  # some method of it is asked
-        log.info("decides: %s", run.decides)
     return run, compiled
 
 
