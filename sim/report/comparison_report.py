@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 12  # columns of a table that can be read
 OF_SETTINGS = ("topology", "workload", "load", "agents", "physics", "part")
 UNSET = "-"
+IN_NAMES = ("placer", "sharing", "forwarding")  # who reads them has them in its name, not as values
 Point = tuple[str, ...]  # a value for each of `keys`
 
 
@@ -80,7 +81,8 @@ def sweep_of(settings: Sequence[Setting]) -> Sweep | None:
     keys = tuple(
         key for key in every if len({values.get(key, UNSET) for *_, values, _ in found}) > 1
     )
-    if not keys:
+    partly = any(key in IN_NAMES and key not in values for key in keys for *_, values, _ in found)
+    if not keys or partly:
         return None
     cells = {
         (name, tuple(values.get(key, UNSET) for key in keys)): interval

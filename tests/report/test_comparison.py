@@ -138,6 +138,12 @@ def test_what_is_no_sweep_has_no_such_table(make, at_load):
     assert swept([make.row("a", 1.0), make.row("b", 2.0)]) is None
     many = [row for step in range(13) for row in at_load(0.1 + step / 10, sjf=1.0)]
     assert swept(many) is None
+    # Names have the placer but for one scheduler, which takes no notice of it.
+    mixed = ["fifo+packed", "fifo+closest", "dally [placer=packed]", "dally [placer=closest]"]
+    assert swept([make.row(name, 1.0) for name in mixed]) is None
+    assert swept([make.row(name, 1.0) for name in mixed[2:]]).keys == ("placer",)
+    other = ["fifo", "marl [algo.gamma=0.9]", "marl [algo.gamma=1]"]
+    assert swept([make.row(name, 1.0) for name in other]).keys == ("algo.gamma",)
 
 
 def test_a_number_that_was_swept_has_lines(at_load, tmp_path):
