@@ -61,7 +61,7 @@ class NetworkSizes:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Ablation:
     """What a network does not read: such weights are 0 and stay so, the prior's too.
 
     Columns of `pairs` and `forwards` are named in `hide`. `reach` is `cluster`; `server`: servers'
@@ -72,11 +72,15 @@ class Sight:
     reach: str = CLUSTER
 
 
-ALL = Sight()
+NOTHING = Ablation()
 
 
 def first_network(
-    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int, sight: Sight = ALL
+    sizes: NetworkSizes,
+    rules: CodecRules,
+    prior: ScoreWeights,
+    seed: int,
+    without: Ablation = NOTHING,
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
 
@@ -96,10 +100,12 @@ def first_network(
         policy = build_network(spec)
     assert policy.prior is not None
     policy.prior.take(prior)
-    return _begun(policy, spec, rules, sight)
+    return _begun(policy, spec, rules, without)
 
 
-def network_in(folder: Path, sight: Sight = ALL) -> tuple[NetworkForm, FloatArray, FloatArray]:
+def network_in(
+    folder: Path, without: Ablation = NOTHING
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """The same of the policy in a folder, as it is but for what is hidden.
 
     Raises:
@@ -109,13 +115,13 @@ def network_in(folder: Path, sight: Sight = ALL) -> tuple[NetworkForm, FloatArra
     policy, spec, rules = load_policy(folder)
     if not isinstance(policy, PairScorePolicy):
         raise PolicyFileError(f"{folder}: has a network an agent; `learn` begins with a shared one")
-    return _begun(policy, spec, rules, sight)
+    return _begun(policy, spec, rules, without)
 
 
 def _begun(
-    policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules, sight: Sight
+    policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules, without: Ablation
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
-    seen = _seen(policy, sight)
+    seen = _seen(policy, without)
     form = NetworkForm(spec.as_dict(), rules, flat(others(policy)))
     return form, vector_of(policy) * seen, _sigmas(policy) * seen
 
@@ -158,23 +164,23 @@ def _sigmas(policy: PairScorePolicy) -> FloatArray:
     return np.concatenate(parts)
 
 
-def _seen(policy: PairScorePolicy, sight: Sight) -> FloatArray:
-    """(n,) 0 for weights that read what is not in sight, 1 for all others."""
+def _seen(policy: PairScorePolicy, without: Ablation) -> FloatArray:
+    """(n,) 0 for weights that read what `without` takes away, 1 for all others."""
     masks = {name: np.ones(tuple(each.shape)) for name, each in searched(policy).items()}
     names = set[str]().union(*(_names(column) for *_, pairs in READERS for _, column in pairs))
-    if unknown := sorted(set(sight.hide) - names):
+    if unknown := sorted(set(without.hide) - names):
         told = f"takes {', '.join(sorted(names))}; without messages is graph.reach={SERVER}"
         raise ValueError(f"hide has {unknown[0]!r}; it {told}")
     for head, linear, layer, pairs in READERS:
         for weight, column in pairs:
-            if not _names(column).isdisjoint(sight.hide):
+            if not _names(column).isdisjoint(without.hide):
                 masks[head][:, column] = 0.0
                 masks[linear][weight] = 0.0
                 if layer in masks:
                     masks[layer][:, weight] = 0.0
     for name, mask in masks.items():
-        unheard = sight.reach == SERVER and name.endswith(HEARD)
-        if unheard or (sight.reach == NONE and name.startswith(ENCODER)):  # embeddings are then 0
+        unheard = without.reach == SERVER and name.endswith(HEARD)
+        if unheard or (without.reach == NONE and name.startswith(ENCODER)):  # embeddings are then 0
             mask[:] = 0.0
     return np.concatenate([each.ravel() for each in masks.values()])
 

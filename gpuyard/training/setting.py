@@ -111,13 +111,13 @@ def first_of(
     Raises:
         ConfigError: a value of `rules` or `hide` is none of its choices.
     """
-    from gpuyard.training.network import NetworkSizes, Sight, first_network  # torch
+    from gpuyard.training.network import Ablation, NetworkSizes, first_network  # torch
 
     graph, rules = config["graph"], _rules_of(config)
     sizes = NetworkSizes(graph["gpu_dim"], graph["hidden_dim"], graph["head_dim"])
     try:
         return first_network(
-            sizes, rules, prior, config["seed"], Sight(config["hide"], graph["reach"])
+            sizes, rules, prior, config["seed"], Ablation(config["hide"], graph["reach"])
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
@@ -365,11 +365,11 @@ def _beginning(config: Mapping[str, Any], source_spec: SourceSpec, setting: str)
     """
     folder = policy_in(config, config["begin"])
     if folder is not None:
-        from gpuyard.training.network import Sight, network_in  # torch
+        from gpuyard.training.network import Ablation, network_in  # torch
 
         try:
-            sight = Sight(config["hide"], config["graph"]["reach"])
-            network, vector, far = network_in(folder, sight)
+            without = Ablation(config["hide"], config["graph"]["reach"])
+            network, vector, far = network_in(folder, without)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
