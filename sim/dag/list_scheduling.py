@@ -47,7 +47,7 @@ def first_gap(lanes: Lanes, here: int, ready_s: float, length_s: float) -> tuple
         return ready_s, NONE
     begin = max(ready_s, lanes.finish[behind])
     later = behind
-    while later != NONE and lanes.start[later] > ready_s:
+    while later != NONE and lanes.start[later] > ready_s:  # the earliest fitting gap stays
         earlier = lanes.before[later]
         low = ready_s if earlier == NONE else max(ready_s, lanes.finish[earlier])
         if low + length_s <= lanes.start[later]:
@@ -59,10 +59,10 @@ def first_gap(lanes: Lanes, here: int, ready_s: float, length_s: float) -> tuple
 @kernel
 def put(lanes: Lanes, task: int, here: int, begin_s: float, length_s: float, behind: int) -> None:
     """Place the task in the gap that `first_gap` found."""
-    if behind == NONE:  # walk to the first one: lists know their end only
+    if behind == NONE:
         later = NONE
         earlier = lanes.last[here]
-        while earlier != NONE:
+        while earlier != NONE:  # walk to the first one: lists know their end only
             later = earlier
             earlier = lanes.before[earlier]
     else:
@@ -111,12 +111,12 @@ def place_all(
         lanes: empty; filled.
     """
     rows = len(outlook)
-    for place in range(len(order)):
+    for place in range(len(order)):  # parents first: their GPUs and ends are read
         task = order[place]
         best, best_begin, best_gpu, best_behind = np.inf, 0.0, 0, NONE
         pin = pinned[task]
         first, end = (0, len(dag.speed)) if pin == FREE else (pin, pin + 1)
-        for here in range(first, end):
+        for here in range(first, end):  # of equals the lowest number; one round if pinned
             if dag.need[task] > dag.memory[here]:
                 continue
             length = dag.work[task] / dag.speed[here]
@@ -217,7 +217,7 @@ def nearest_gpus(
         gap: to fill, |hope - load with the task|.
     """
     count = 0
-    for here in range(len(load_s)):
+    for here in range(len(load_s)):  # keeps the nearest few: no sort of all GPUs
         if dag.need[task] > dag.memory[here]:
             continue
         away = abs(hope_s - (load_s[here] + dag.work[task] / dag.speed[here]))
@@ -226,7 +226,7 @@ def nearest_gpus(
         elif away >= gap[count - 1]:
             continue
         place = count - 1
-        while place > 0 and gap[place - 1] > away:
+        while place > 0 and gap[place - 1] > away:  # of equals the lower number stays ahead
             gap[place] = gap[place - 1]
             gpus[place] = gpus[place - 1]
             place -= 1
@@ -280,15 +280,16 @@ def place_by_gap(  # noqa: PLR0917  (compiled)
     time at which its last task ends; those of the parents, which need no transfer; and the
     target's.
     """
-    for place in range(len(order)):
+    for place in range(len(order)):  # parents first: their GPUs and ends are read
         task = order[place]
         count = nearest_gpus(dag, task, hope[task], load, shortlist, gap)
         first = dag.first_parent[task]
+        # Bounded, as the shortlist is: a task may have any number of parents.
         for edge in range(first, min(dag.first_parent[task + 1], first + MOST_PARENTS)):
             count = _joined(dag, task, shortlist, count, lanes.gpu[dag.parent[edge]])
         count = _joined(dag, task, shortlist, count, gpu[task])
         best, best_begin, best_gpu, best_behind = np.inf, 0.0, 0, NONE
-        for listed in range(count):
+        for listed in range(count):  # of equal scores the GPU nearest to the hope
             here = shortlist[listed]
             length = dag.work[task] / dag.speed[here]
             ready = arrives_s(dag, task, here, lanes.gpu, lanes.finish)

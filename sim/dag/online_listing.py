@@ -54,7 +54,7 @@ def earliest_s(
 ) -> float:
     """When `gang` GPUs of a server are first free for `length_s`; NEVER if after `latest_s`."""
     begin, last = ready_s, table.stretches[server] - 1
-    for k in range(stretch_at(table, server, ready_s), last + 1):
+    for k in range(stretch_at(table, server, ready_s), last + 1):  # a shortage moves begin past it
         if table.free[server, k] < gang:
             begin = NEVER if k == last else table.at_s[server, k + 1]
             if begin > latest_s:
@@ -82,7 +82,7 @@ def _cut(table: Timetable, server: int, time_s: float) -> int:
     k = stretch_at(table, server, time_s)
     if table.at_s[server, k] == time_s:
         return k
-    for later in range(table.stretches[server], k + 1, -1):
+    for later in range(table.stretches[server], k + 1, -1):  # from the end, to overwrite nothing
         table.at_s[server, later] = table.at_s[server, later - 1]
         table.free[server, later] = table.free[server, later - 1]
     table.at_s[server, k + 1] = time_s
@@ -133,7 +133,7 @@ def _free_all_along(  # noqa: PLR0917  (compiled)
 ) -> int:  # fmt: skip
     """Fill `scratch.most`; returns its sum."""
     total = 0
-    for server in range(len(scratch.most)):
+    for server in range(len(scratch.most)):  # afresh: begin and end change with every try
         fit = tasks.fit[tasks.kind[task], server]
         if fit == 0 or not is_type(gpu_type, site.server_type[server]):
             scratch.most[server] = 0
@@ -149,9 +149,9 @@ def _length_on_fullest(site: Site, tasks: Tasks, task: int, scratch: Scratch) ->
     left, servers, most, slowest = tasks.gang[task], 0, 0, 0.0
     scratch.given[:] = 0
     scratch.racks[:] = 0
-    while left > 0:
+    while left > 0:  # ends: the caller saw that all give enough
         pick = -1
-        for server in range(len(scratch.most)):
+        for server in range(len(scratch.most)):  # fewest servers; ties to the lowest number
             fresh = scratch.given[server] == 0 and scratch.most[server] > 0
             if fresh and (pick < 0 or scratch.most[server] > scratch.most[pick]):
                 pick = server
@@ -161,7 +161,7 @@ def _length_on_fullest(site: Site, tasks: Tasks, task: int, scratch: Scratch) ->
         most = max(most, scratch.given[pick])
         scratch.racks[site.server_rack[pick]] = 1
     racks = scratch.racks.sum()
-    for server in range(len(scratch.given)):
+    for server in range(len(scratch.given)):  # only now: a pace depends on the whole spread
         if scratch.given[server] > 0:
             gpu_type = site.server_type[server]
             profile, gang = tasks.profile[task], tasks.gang[task]
@@ -201,9 +201,9 @@ def spread_place(  # noqa: PLR0917  (compiled)
         scratch: scratch; `given` holds the place.
     """
     begin = ready_s
-    while begin + least_s + patience * (begin - ready_s) < beat_s:
+    while begin + least_s + patience * (begin - ready_s) < beat_s:  # `least_s` might still win
         length = least_s
-        for _ in range(TRIES):
+        for _ in range(TRIES):  # length depends on the place, and the place on length
             total = _free_all_along(
                 site, tasks, task, gpu_type, begin, begin + length, table, scratch
             )
@@ -267,12 +267,12 @@ def list_tasks(  # noqa: PLR0917  (compiled)
         listing: filled; running tasks get their ends.
     """
     idle, used = 0, 0
-    for server in range(len(table.stretches)):
+    for server in range(len(table.stretches)):  # counted once: each start now is taken off
         idle += table.free[server, 0]
-    for task in range(len(tasks.gang)):
+    for task in range(len(tasks.gang)):  # first: children of running tasks read when these end
         if tasks.end_s[task] != PENDING:
             listing.begin_s[task], listing.end_s[task] = 0.0, tasks.end_s[task]
-    for at in range(len(order)):
+    for at in range(len(order)):  # one pass: what is placed stays
         if rule.only_now and idle <= 0:
             return
         task = order[at]
@@ -316,7 +316,7 @@ def _placed(  # noqa: PLR0917  (compiled)
         listing.server[used], listing.gpus[used] = place, tasks.gang[task]
         listing.servers[task] = 1
         return used + 1
-    for server in range(len(scratch.best)):
+    for server in range(len(scratch.best)):  # ascending: workers follow the numbers of servers
         if scratch.best[server] > 0:
             take(table, server, scratch.best[server], begin, begin + length)
             listing.server[used], listing.gpus[used] = server, scratch.best[server]
@@ -332,7 +332,7 @@ def _on_one_server(
     """Server, begin and length of the best place; of equals that with fewest GPUs free then."""
     best, best_begin, best_length, best_free, place = NEVER, 0.0, 0.0, 0, NOWHERE
     profile, gang = tasks.profile[task], tasks.gang[task]
-    for server in range(len(table.stretches)):
+    for server in range(len(table.stretches)):  # the best so far says how late each may begin
         if tasks.fit[tasks.kind[task], server] < gang:
             continue
         gpu_type = site.server_type[server]
@@ -360,12 +360,12 @@ def _on_several(  # noqa: PLR0917  (compiled)
     """
     found, found_length, enough = NEVER, 0.0, False
     gang = tasks.gang[task]
-    for gpu_type in range(site.compute_s.shape[1] + 1):
+    for gpu_type in range(site.compute_s.shape[1] + 1):  # last ANY; each has to beat those before
         which = ANY if gpu_type == site.compute_s.shape[1] else gpu_type
         if which == ANY and enough:
             break
         total, largest = 0, 0
-        for server in range(len(table.stretches)):
+        for server in range(len(table.stretches)):  # spares the search where even all are too few
             fit = tasks.fit[tasks.kind[task], server]
             if fit > 0 and is_type(which, site.server_type[server]):
                 total += fit
@@ -382,7 +382,7 @@ def _on_several(  # noqa: PLR0917  (compiled)
             score = begin + length + patience * (begin - ready)
             if score < beat:
                 beat, found, found_length = score, begin, length
-                for server in range(len(scratch.best)):
+                for server in range(len(scratch.best)):  # a copy: the next type overwrites `given`
                     scratch.best[server] = scratch.given[server]
     return found, found_length
 

@@ -77,8 +77,9 @@ def hoped_finishes_s(
 def order_of(tasks: Tasks, hope_s: FloatArray, to_go_s: FloatArray) -> IntArray:
     """Tasks that do not run, by the start that their workflow's hope asks for, parents first."""
     start = np.empty(len(to_go_s))
-    for task in range(len(start) - 1, -1, -1):
+    for task in range(len(start) - 1, -1, -1):  # children have larger numbers: theirs is final
         start[task] = hope_s[tasks.workflow[task]] - to_go_s[task]
+        # Hopes need not agree with precedence: no task may come after its children.
         for edge in range(tasks.first_child[task], tasks.first_child[task + 1]):
             start[task] = min(start[task], start[tasks.child[edge]])
     # Of equals the smaller number, so that parents stay first.
@@ -93,9 +94,9 @@ def hold_running(
     table: Timetable,
 ) -> None:  # fmt: skip
     """Take every GPU that has tenants until the last of them ends; `task_of` (J,) job's task."""
-    for gpu in range(len(gpu_server)):
+    for gpu in range(len(gpu_server)):  # one by one: tenants of a server end at different times
         until = 0.0
-        for k in range(tenants[gpu]):
+        for k in range(tenants[gpu]):  # parts of a GPU count as all of it
             until = max(until, tasks.end_s[task_of[tenant[gpu, k]]])
         if until > 0.0 and least_free(table, gpu_server[gpu], 0.0, until) > 0:
             take(table, gpu_server[gpu], 1, 0.0, until)

@@ -68,14 +68,14 @@ def mean_lengths_s(site: Site, tasks: Tasks) -> FloatArray:
     Spread as little as these servers allow.
     """
     length = np.empty(len(tasks.gang))
-    for task in range(len(length)):
+    for task in range(len(length)):  # tasks x servers steps, once a decision
         if tasks.end_s[task] != PENDING:
             length[task] = tasks.end_s[task]
             continue
         fit, gang = tasks.fit[tasks.kind[task]], tasks.gang[task]
         largest = max(1, fit.max())
         servers, total, gpus = -(-gang // largest), 0.0, 0
-        for server in range(len(fit)):
+        for server in range(len(fit)):  # each counts by the GPUs that the task could use there
             gpu_type = site.server_type[server]
             here = pace(site, tasks.profile[task], gang, gpu_type, min(gang, largest), servers, 1)
             total += fit[server] * here
@@ -88,7 +88,8 @@ def mean_lengths_s(site: Site, tasks: Tasks) -> FloatArray:
 def times_to_go_s(tasks: Tasks, length_s: FloatArray) -> FloatArray:
     """(n,) from each task's start to the end of its workflow along the longest way."""
     to_go = length_s.copy()
-    for task in range(len(to_go) - 1, -1, -1):
+    for task in range(len(to_go) - 1, -1, -1):  # children have larger numbers: theirs is final
+        # A workflow is over when its last branch is: of the children the longest way counts.
         for edge in range(tasks.first_child[task], tasks.first_child[task + 1]):
             to_go[task] = max(to_go[task], length_s[task] + to_go[tasks.child[edge]])
     return to_go
@@ -144,10 +145,10 @@ def depths(first: IntArray, parents: IntArray) -> IntArray:
     jobs = len(first) - 1
     depth = np.zeros(jobs, dtype=np.int64)
     changed, rounds = True, 0
-    while changed and rounds <= jobs:
+    while changed and rounds <= jobs:  # a circle would never settle
         changed, rounds = False, rounds + 1
-        for job in range(jobs):
-            for edge in range(first[job], first[job + 1]):
+        for job in range(jobs):  # by number: where parents come first one round does
+            for edge in range(first[job], first[job + 1]):  # one beyond the deepest parent
                 if depth[job] <= depth[parents[edge]]:
                     depth[job] = depth[parents[edge]] + 1
                     changed = True
@@ -162,9 +163,9 @@ def not_over(
     """Those of `tasks`, parents first, that are not over; marks whom it sees, and who is over."""
     kept = np.empty_like(tasks)
     count = 0
-    for job in tasks:
+    for job in tasks:  # parents first: whether they are over is settled
         waits = False
-        for edge in range(first[job], first[job + 1]):
+        for edge in range(first[job], first[job + 1]):  # one parent that is not over blocks
             waits = waits or not over[parents[edge]]
         if here[job]:
             seen[job] = True
@@ -180,8 +181,8 @@ def not_over(
 def known(tasks: IntArray, arrived: int, first: IntArray, parents: IntArray) -> IntArray:
     """Those of `tasks`, parents first, all of whose ancestors have been submitted."""
     hidden = np.zeros(arrived, dtype=np.bool_)
-    for job in tasks:
-        for edge in range(first[job], first[job + 1]):
+    for job in tasks:  # parents first, so hidden ones hide in one pass
+        for edge in range(first[job], first[job + 1]):  # from `arrived` on nobody is submitted yet
             parent = parents[edge]
             hidden[job] = hidden[job] or parent >= arrived or hidden[parent]
     return tasks[~hidden[tasks]]

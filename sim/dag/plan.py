@@ -69,7 +69,7 @@ def follow(
     """Follow one plan; fills `start` and `finish` (n,), uses `free_at` (g,), returns makespan."""
     free_at[:] = 0.0
     last = 0.0
-    for place in range(len(order)):
+    for place in range(len(order)):  # parents first: their ends are read; gaps stay empty
         task = order[place]
         here = gpu[task]
         begin = max(free_at[here], arrives_s(dag, task, here, gpu, finish))
@@ -93,9 +93,9 @@ def longest_paths(dag: DagArrays, cost: FloatArray, s_per_mb: float) -> FloatArr
     """(n,) the dearest way from each task (with it) to an end; edges cost MB times `s_per_mb`."""
     count = len(cost)
     rank = np.zeros(count)
-    for task in range(count - 1, -1, -1):
+    for task in range(count - 1, -1, -1):  # children have larger numbers: one pass from the end
         below = 0.0
-        for edge in range(dag.first_child[task], dag.first_child[task + 1]):
+        for edge in range(dag.first_child[task], dag.first_child[task + 1]):  # the dearest decides
             below = max(below, rank[dag.child[edge]] + dag.child_mb[edge] * s_per_mb)
         rank[task] = cost[task] + below
     return rank
@@ -106,8 +106,8 @@ def longest_paths_before(dag: DagArrays, cost: FloatArray, s_per_mb: float) -> F
     """(n,) the dearest way from a beginning to each task, without it."""
     count = len(cost)
     rank = np.zeros(count)
-    for task in range(count):
-        for edge in range(dag.first_parent[task], dag.first_parent[task + 1]):
+    for task in range(count):  # parents have smaller numbers: one pass
+        for edge in range(dag.first_parent[task], dag.first_parent[task + 1]):  # it waits for all
             parent = dag.parent[edge]
             way = rank[parent] + cost[parent] + dag.parent_mb[edge] * s_per_mb
             rank[task] = max(rank[task], way)
@@ -135,15 +135,15 @@ def optimistic_costs(dag: DagArrays, s_per_mb: float) -> FloatArray:
     """
     count, gpus = len(dag.work), len(dag.speed)
     table = np.zeros((count, gpus))
-    for task in range(count - 1, -1, -1):
-        for edge in range(dag.first_child[task], dag.first_child[task + 1]):
+    for task in range(count - 1, -1, -1):  # children have larger numbers: their rows are full
+        for edge in range(dag.first_child[task], dag.first_child[task + 1]):  # the dearest decides
             child = dag.child[edge]
             best = np.inf
-            for gpu in range(gpus):
+            for gpu in range(gpus):  # once a child: the best is the same for all GPUs of the task
                 if dag.need[child] <= dag.memory[gpu]:
                     best = min(best, table[child, gpu] + dag.work[child] / dag.speed[gpu])
             elsewhere = best + dag.child_mb[edge] * s_per_mb
-            for gpu in range(gpus):
+            for gpu in range(gpus):  # where the child does not fit it has to move
                 here = elsewhere
                 if dag.need[child] <= dag.memory[gpu]:
                     here = min(here, table[child, gpu] + dag.work[child] / dag.speed[gpu])
@@ -155,8 +155,8 @@ def optimistic_costs(dag: DagArrays, s_per_mb: float) -> FloatArray:
 def order_of(dag: DagArrays, to_go: FloatArray) -> IntArray:
     """(n,) tasks by running time to go, where a task is at least as urgent as its children."""
     urgent = to_go.copy()
-    for task in range(len(urgent) - 1, -1, -1):
-        for edge in range(dag.first_child[task], dag.first_child[task + 1]):
+    for task in range(len(urgent) - 1, -1, -1):  # children have larger numbers: theirs is final
+        for edge in range(dag.first_child[task], dag.first_child[task + 1]):  # no child comes first
             urgent[task] = max(urgent[task], urgent[dag.child[edge]])
     return np.argsort(-urgent, kind="mergesort")  # of equals the smaller number: parents first
 
@@ -168,9 +168,9 @@ def time_to_go(dag: DagArrays, gpu: IntArray) -> FloatArray:
     Waits for busy GPUs do not count: HEFT's upward rank, with the plan's times in place of means.
     """
     to_go = np.zeros(len(gpu))
-    for task in range(len(gpu) - 1, -1, -1):
+    for task in range(len(gpu) - 1, -1, -1):  # children have larger numbers: one pass from the end
         below = 0.0
-        for edge in range(dag.first_child[task], dag.first_child[task + 1]):
+        for edge in range(dag.first_child[task], dag.first_child[task + 1]):  # the longest decides
             child = dag.child[edge]
             moved = dag.child_mb[edge] * dag.s_per_mb[gpu[task], gpu[child]]
             below = max(below, to_go[child] + moved)
@@ -188,10 +188,10 @@ def slack_s(
     """
     latest = np.full(len(gpu), finish.max())
     next_start = np.full(len(dag.speed), finish.max())
-    for place in range(len(order) - 1, -1, -1):
+    for place in range(len(order) - 1, -1, -1):  # latest start first: all that follow are settled
         task = order[place]
         end = min(latest[task], next_start[gpu[task]])
-        for edge in range(dag.first_child[task], dag.first_child[task + 1]):
+        for edge in range(dag.first_child[task], dag.first_child[task + 1]):  # no child may be late
             child = dag.child[edge]
             begin = latest[child] - (finish[child] - start[child])
             moved = dag.child_mb[edge] * dag.s_per_mb[gpu[task], gpu[child]]

@@ -190,19 +190,19 @@ def place_by_policy(  # noqa: PLR0917  (compiled)
     `chance` (n,) draws the GPUs; `seen` (g, 4) and `odds` (g,) are scratch.
     """
     slope[:] = 0.0
-    for place in range(len(order)):
+    for place in range(len(order)):  # parents first: their GPUs and ends are read
         task = order[place]
         _look(dag, task, seen, lanes)
         total = _odds(dag, task, weights, seen, odds)
         left = chance[task] * total
         chosen = -1
-        for here in range(len(odds)):
+        for here in range(len(odds)):  # never one without odds, however sums round
             if odds[here] > 0.0 and (left >= 0.0 or chosen < 0):
                 chosen = here
                 left -= odds[here]
-        for feature in range(len(weights)):
+        for feature in range(len(weights)):  # gradient of log softmax: chosen less expected
             mean = 0.0
-            for here in range(len(odds)):
+            for here in range(len(odds)):  # a mean over odds, to which misfits add 0
                 mean += odds[here] / total * seen[here, feature]
             slope[feature] += seen[chosen, feature] - mean
         length = dag.work[task] / dag.speed[chosen]
@@ -215,7 +215,7 @@ def place_by_policy(  # noqa: PLR0917  (compiled)
 def _look(dag: DagArrays, task: int, seen: FloatArray, lanes: Lanes) -> None:
     """Fill the four times, each beyond its least, over the mean length of the task."""
     mean = 0.0
-    for here in range(len(seen)):
+    for here in range(len(seen)):  # also those too small: `_odds` leaves them out
         length = dag.work[task] / dag.speed[here]
         ready = arrives_s(dag, task, here, lanes.gpu, lanes.finish)
         begin, _ = first_gap(lanes, here, ready, length)
@@ -225,11 +225,11 @@ def _look(dag: DagArrays, task: int, seen: FloatArray, lanes: Lanes) -> None:
         seen[here, 2] = 0.0 if last < 0 else lanes.finish[last]
         seen[here, 3] = length
         mean += length / len(seen)
-    for feature in range(seen.shape[1]):
+    for feature in range(seen.shape[1]):  # each has a least of its own
         least = seen[0, feature]
-        for here in range(1, len(seen)):
+        for here in range(1, len(seen)):  # the first is the least so far
             least = min(least, seen[here, feature])
-        for here in range(len(seen)):
+        for here in range(len(seen)):  # in place, so only once the least is known
             seen[here, feature] = (seen[here, feature] - least) / max(mean, 1e-12)
 
 
@@ -239,14 +239,14 @@ def _odds(
 ) -> float:
     """Fill the odds, 0 where the task does not fit, and return their sum."""
     top = -np.inf
-    for here in range(len(odds)):
+    for here in range(len(odds)):  # first the highest score, to be taken off all
         score = 0.0
-        for feature in range(len(weights)):
+        for feature in range(len(weights)):  # few terms, always added in one order
             score += weights[feature] * seen[here, feature]
         odds[here] = score if dag.need[task] <= dag.memory[here] else -np.inf
         top = max(top, odds[here])
     total = 0.0
-    for here in range(len(odds)):
+    for here in range(len(odds)):  # less the highest, so that no exponential overflows
         odds[here] = np.exp(odds[here] - top)
         total += odds[here]
     return total

@@ -142,9 +142,9 @@ class RtgsSearch:
 def nearest_loads(dag: DagArrays, hope: FloatArray, load: FloatArray, gpu: IntArray) -> None:
     """Fill `gpu` (n,): of those that a task fits, the one whose load with it is nearest to hope."""
     load[:] = 0.0
-    for task in range(len(hope)):
+    for task in range(len(hope)):  # by number, as published: each adds to loads that the next sees
         best = np.inf
-        for here in range(len(load)):
+        for here in range(len(load)):  # of equal gaps the lowest number
             if dag.need[task] > dag.memory[here]:
                 continue
             gap = abs(hope[task] - (load[here] + dag.work[task] / dag.speed[here]))
