@@ -57,13 +57,13 @@ def divide(
             shorten its remaining time by less than this fraction.
     """
     given = np.zeros(len(held), dtype=np.int64)
-    for job in range(len(held)):
+    for job in range(len(held)):  # whose least is too much is passed over, not waited for
         need = limits[job, 0] * size_milli[job]
         if need <= room_milli:
             given[job] = limits[job, 0]
             room_milli -= need
     _grow(time_s, limits[:, 1], held, size_milli, room_milli, hysteresis, given)
-    for job in range(len(held)):
+    for job in range(len(held)):  # at the end: what counts is the whole growth, not each step
         grows = 0 < held[job] < given[job]
         if grows and time_s[job, given[job]] > (1.0 - hysteresis) * time_s[job, held[job]]:
             given[job] = held[job]
@@ -84,8 +84,8 @@ def _grow(  # noqa: PLR0917 - arrays go by position into compiled code
     gain = np.zeros(len(held))
     more = np.zeros(len(held), dtype=np.int64)
     stale = given > 0
-    while len(held) > 0:
-        for job in range(len(held)):
+    while len(held) > 0:  # never of nobody: argmax would fail
+        for job in range(len(held)):  # others' best steps still fit, and stay best
             if stale[job] or more[job] * size_milli[job] > room_milli:
                 reach = min(most[job], given[job] + room_milli // size_milli[job])
                 best, more[job] = _best_step(time_s[job], given[job], reach, held[job], hysteresis)

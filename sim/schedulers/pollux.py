@@ -56,14 +56,14 @@ def keep_within(
     Those who get any first get their least, as far as it goes in the order given; then what they
     want beyond that. A job that wants less than its least gets nothing.
     """
-    for row in range(counts.shape[0]):
+    for row in range(counts.shape[0]):  # each is cut on its own, in its own order
         left = room_milli
-        for at in order[row]:
+        for at in order[row]:  # everybody's least, before anybody gets more
             if counts[row, at] < least[at] or least[at] * size_milli[at] > left:
                 counts[row, at] = 0
             else:
                 left -= least[at] * size_milli[at]
-        for at in order[row]:
+        for at in order[row]:  # who is earlier may leave nothing for the rest
             if counts[row, at] > 0:
                 more = min(counts[row, at], most[at]) - least[at]
                 more = min(more, left // size_milli[at])
@@ -75,8 +75,8 @@ def keep_within(
 def fitness(counts: IntArray, cost: FloatArray) -> FloatArray:
     """(K,) minus the summed cost of each row; `cost` (n, W + 1) is of each job with k GPUs."""
     total = np.zeros(counts.shape[0])
-    for row in range(counts.shape[0]):
-        for at in range(counts.shape[1]):
+    for row in range(counts.shape[0]):  # no (K, n) table of costs on the way
+        for at in range(counts.shape[1]):  # in one order: equal rows get equal sums
             total[row] -= cost[at, counts[row, at]]
     return total
 

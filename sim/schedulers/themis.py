@@ -16,16 +16,16 @@ from sim.view import ClusterView, Signal
 def _choose(sizes: IntArray, values: FloatArray, room: int) -> BoolArray:
     best = np.zeros(room + 1)
     taken = np.zeros((len(sizes), room + 1), dtype=np.bool_)
-    for item in range(len(sizes)):
+    for item in range(len(sizes)):  # then `best` is that of the items so far
         size = sizes[item]
-        for space in range(room, size - 1, -1):
+        for space in range(room, size - 1, -1):  # downwards, or an item would count twice
             value = best[space - size] + values[item]
             if value > best[space]:
                 best[space] = value
                 taken[item, space] = True
     chosen = np.zeros(len(sizes), dtype=np.bool_)
     space = room
-    for item in range(len(sizes) - 1, -1, -1):
+    for item in range(len(sizes) - 1, -1, -1):  # last first: a mark counts the items up to its own
         if taken[item, space]:
             chosen[item] = True
             space -= sizes[item]

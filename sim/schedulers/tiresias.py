@@ -177,10 +177,10 @@ def _steepest(x: FloatArray, y: FloatArray) -> FloatArray:
     last = len(x) - 1
     slope = np.empty(last)
     after = np.empty(last, dtype=np.int64)  # next corner of the hull of the points from here on
-    for here in range(last - 1, -1, -1):
+    for here in range(last - 1, -1, -1):  # from the right: later corners are known
         to = here + 1
         best = (y[to] - y[here]) / (x[to] - x[here])
-        while to < last and slope[to] >= best:
+        while to < last and slope[to] >= best:  # corners passed never come back: linear in all
             to = after[to]
             best = (y[to] - y[here]) / (x[to] - x[here])
         slope[here] = best
