@@ -97,11 +97,11 @@ def residents(
     """
     owner, worst = np.empty(len(tenants), dtype=np.int64), np.zeros(len(tenants))
     count, found = np.zeros(len(tenants), dtype=np.int64), 0
-    for gpu in range(len(tenants)):
+    for gpu in range(len(tenants)):  # one pass: the first GPU enters a gang, all count for it
         if tenants[gpu] != 1 or cost[gpu] == NO_COST or num_gpus[tenant[gpu, 0]] != gang:
             continue
         at = found if gang == 1 else 0
-        while at < found and owner[at] != tenant[gpu, 0]:
+        while at < found and owner[at] != tenant[gpu, 0]:  # a table of all jobs would cost more
             at += 1
         if at == found:
             owner[at] = tenant[gpu, 0]

@@ -41,7 +41,7 @@ def _down(  # noqa: PLR0917 - a slot goes by its fields: nothing is to be made o
     heap: RowArray, owner: RowArray, size: int, at: int, key: float, rank: int, item: int
 ) -> None:
     """Write the slot at `at` or below."""
-    while 2 * at + 1 < size:
+    while 2 * at + 1 < size:  # at most to a leaf; of equal children the left goes up
         child = 2 * at + 1
         below = heap[child]
         if child + 1 < size:
@@ -99,8 +99,8 @@ def drop_from_heap(heap: RowArray, owner: RowArray, size: int, item: int) -> int
 @kernel
 def order_heap(heap: RowArray, owner: RowArray, size: int) -> None:
     """Make a heap of the first `size` slots, whose key, rank and item are written."""
-    for at in range(size):
+    for at in range(size):  # leaves that never move need their places, too
         owner[heap[at].item].heap_at = at
-    for at in range(size // 2 - 1, -1, -1):
+    for at in range(size // 2 - 1, -1, -1):  # from the last parent up: linear, not n log n
         slot = heap[at]
         _down(heap, owner, size, at, slot.key, slot.rank, slot.item)

@@ -74,16 +74,16 @@ def usable_gpus(held: Held, ask: Ask, home: int, rows: tuple[int, int], last: La
     could = np.ones(len(last.gpu), dtype=np.bool_)
     gpus = np.zeros(len(last.server), dtype=np.int64)
     workers = np.zeros(len(last.server), dtype=np.int64)
-    for gpu, row in enumerate(last.gpu):
+    for gpu, row in enumerate(last.gpu):  # no row: nobody has had it yet, and it is free
         if row >= 0:
             could[gpu] = _could_have(held, ask, row)
         gpus[held.gpu_server[gpu]] += could[gpu]
-    for server, row in enumerate(last.server):
+    for server, row in enumerate(last.server):  # only once all its GPUs are counted
         if held.partition[server] == home:
             workers[server] = _workers(held, ask, server, row, gpus[server])
     found = np.empty(rows[1] - rows[0] + 1, dtype=np.int64)
     found[0] = workers.sum()
-    for at in range(1, len(found)):
+    for at in range(1, len(found)):  # a row changes one server: no recount of all
         row = rows[0] + at - 1
         gpu = held.gpu[row]
         server = held.gpu_server[gpu]

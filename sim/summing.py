@@ -19,13 +19,13 @@ def block_sum(values: FloatArray, first: int, count: int) -> float:
         a, b, c, d = values[at], values[at + 1], values[at + 2], values[at + 3]
         e, f, g, h = values[at + 4], values[at + 5], values[at + 6], values[at + 7]
         at += COLUMNS
-        while at + COLUMNS <= last:
+        while at + COLUMNS <= last:  # eight running sums, added up only at the end
             a, b, c, d = a + values[at], b + values[at + 1], c + values[at + 2], d + values[at + 3]
             e, f = e + values[at + 4], f + values[at + 5]
             g, h = g + values[at + 6], h + values[at + 7]
             at += COLUMNS
         total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    while at < last:
+    while at < last:  # what fills no eight comes last
         total += values[at]
         at += 1
     return float(total)
@@ -39,7 +39,7 @@ def pairwise_sum(values: FloatArray) -> float:
     todo, sums = np.empty(192, dtype=np.int64), np.empty(64)
     todo[0] = len(values)
     left, done, at = 1, 0, 0
-    while left > 0:
+    while left > 0:  # own stack, no recursion; left halves first, as `at` goes
         left -= 1
         count = todo[left]
         if count == ADD:

@@ -83,9 +83,9 @@ def _refresh_left(
     seen_progress_s: FloatArray, least_s: float,
 ) -> None:  # fmt: skip
     """Write work less progress, at least `least_s`, of those who wait or run."""
-    for job in queued:
+    for job in queued:  # not all J rows; a stop may have set these back
         left_s[job] = max(work_s[job] - seen_progress_s[job], least_s)
-    for job in running:
+    for job in running:  # the two lists are windows on different arrays
         left_s[job] = max(work_s[job] - seen_progress_s[job], least_s)
 
 
