@@ -142,14 +142,14 @@ def _map(order: IntArray, free: IntArray, edges: Edges) -> IntArray:
     pull = np.empty(len(host))
     low, high = edges.low, edges.high
     heaviest, left = 0, len(host)
-    for server in order:
+    for server in order:  # one after another: `pull` is towards one server
         room = min(free[server], left)
         left -= room
         pull[:] = 0.0
-        while room > 0:
+        while room > 0:  # two workers a turn where a fresh edge begins, else one
             worker = _most_drawn(host, pull)
             if pull[worker] == 0.0 and room > 1:
-                while heaviest < len(low) and (
+                while heaviest < len(low) and (  # placed workers stay: the pointer never goes back
                     host[low[heaviest]] != NOWHERE or host[high[heaviest]] != NOWHERE
                 ):
                     heaviest += 1
@@ -178,7 +178,7 @@ def _cut_bytes(
     source: IntArray, target: IntArray, num_bytes: FloatArray, host: IntArray
 ) -> float:  # fmt: skip
     cut, count = np.empty(len(source)), 0
-    for at in range(len(source)):
+    for at in range(len(source)):  # those cut are gathered: the sum is NumPy's to the last digit
         if host[source[at]] != host[target[at]]:
             cut[count] = num_bytes[at]
             count += 1

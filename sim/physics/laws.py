@@ -135,7 +135,7 @@ def slow_in_mix(slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, 
     smallest part, all but that one for what the second smallest has beyond it, and so on.
     """
     slow, below, present = 1.0, 0, ((1 << count) - 1) ^ (1 << i)
-    while present != 0:
+    while present != 0:  # of equal parts the first counts for all that are left
         smallest = _smallest(tenants, count, present)
         milli = milli_of(tenants, smallest)
         if milli > below:
@@ -178,7 +178,7 @@ def _excess_beyond(
     victim, profiles = profile_of(tenants, i), slowing.slowdown.shape[1]
     whole = _pair_sum(slowing, gpu_type, tenants, count, i, present)
     worst, chosen = 0.0, (1 << slowing.most_aggressors) - 1
-    while chosen < (1 << _size(present)):
+    while chosen < (1 << _size(present)):  # all C(n, K) parts: only the table knows which is worst
         part = _spread(chosen, present)
         excess = slowing.slowdown[gpu_type, victim, _column(profiles, tenants, count, part)] - 1.0
         pairs = _pair_sum(slowing, gpu_type, tenants, count, i, part)
@@ -194,7 +194,7 @@ def _pair_sum(
     slowing: Slowing, gpu_type: int, tenants: IntArray, count: int, i: int, present: int
 ) -> float:  # fmt: skip
     victim, total = profile_of(tenants, i), 0.0
-    for k in range(count):
+    for k in range(count):  # in order of start, as all sums over tenants are
         if (present >> k) & 1:
             total += slowing.slowdown[gpu_type, victim, profile_of(tenants, k)] - 1.0
     return total
@@ -205,10 +205,10 @@ def _column(profiles: int, tenants: IntArray, count: int, present: int) -> int:
     """Column of the profiles of those present (`sim.physics.mix_table.column_of`)."""
     before = _size(present) - 1
     number = _choose(profiles + before, before) - 1  # columns of fewer
-    for k in range(count):
+    for k in range(count):  # tenants stand in order of start, not of profile
         if (present >> k) & 1:
             mine, place = profile_of(tenants, k), 1
-            for j in range(count):
+            for j in range(count):  # so its place among profiles is counted; ties by start
                 other = profile_of(tenants, j)
                 place += ((present >> j) & 1) * (other < mine or (other == mine and j < k))
             number += _choose(mine + place - 1, place)
@@ -227,7 +227,7 @@ def _choose(n: int, k: int) -> int:
 @kernel
 def _size(present: int) -> int:
     count = 0
-    while present != 0:
+    while present != 0:  # a turn a tenant: the lowest bit goes each time
         present &= present - 1
         count += 1
     return count
@@ -319,12 +319,12 @@ def joining_cost(
     An empty GPU costs 1.
     """
     profile, milli = profile_of(tenants, last), milli_of(tenants, last)
-    for k in range(last):
+    for k in range(last):  # memory is decided by pairs, before any slow-down is worked out
         other, other_milli = profile_of(tenants, k), milli_of(tenants, k)
         if not fits_beside(feasible, gpu_type, profile, milli, other, other_milli):
             return NO_COST
     own, victim, speed = slow_in(slowing, gpu_type, tenants, last + 1, last), 1.0, 0.0
-    for k in range(last):
+    for k in range(last):  # each is a victim: the worst hit counts, and all speeds together
         victim = max(victim, hit_of(slowing, gpu_type, tenants, last + 1, k))
         # Old neighbours cost it, too.
         speed += 1.0 / slow_in(slowing, gpu_type, tenants, last + 1, k)

@@ -54,7 +54,7 @@ def _most_alike(gang: RowArray, first: int, here: int, copies: int, width: int) 
     The `here` workers begin at row `first` of `worker`.
     """
     tensor, data, group, together, size = 1, 1, -1, 0, copies * width
-    for k in range(first, first + here):
+    for k in range(first, first + here):  # a ring's workers stand apart, so each ring has a tally
         worker = gang[k].worker
         if worker // width != group:  # workers ascend: groups stand together
             group, together = worker // width, 0
@@ -63,7 +63,7 @@ def _most_alike(gang: RowArray, first: int, here: int, copies: int, width: int) 
         ring = worker // size * width + worker % width
         gang[ring].tally += 1
         data = max(data, gang[ring].tally)
-    for k in range(first, first + here):
+    for k in range(first, first + here):  # only the tallies used: the next server finds zeros
         worker = gang[k].worker
         gang[worker // size * width + worker % width].tally = 0
     return tensor, data
@@ -83,7 +83,7 @@ def _any_pair(gang: RowArray, position: int, first: int, size: int, workers: int
 def _shards_on(gang: RowArray, position: int, shards: int, workers: int) -> tuple[int, int]:
     """Parameter-server shards on one server of a placement; most beside one of its workers."""
     here, most, beside, worker = 0, 0, 0, -1
-    for shard in range(shards):
+    for shard in range(shards):  # all of the job: only a shard's host says on which server it is
         host = shard_host(shard, shards, workers)
         beside = beside + 1 if host == worker else 1  # hosts ascend: a worker's stand together
         worker = host
@@ -158,10 +158,10 @@ def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> i
         Number of servers.
     """
     count = 0
-    for k in range(len(gpus)):
+    for k in range(len(gpus)):  # in order of workers: rings pass the servers as first named
         server = gpu_server[gpus[k]]
         position = count - 1
-        while position >= 0 and gang[position].server != server:
+        while position >= 0 and gang[position].server != server:  # back: GPUs mostly come by server
             position -= 1
         if position < 0:
             position = count
@@ -172,10 +172,10 @@ def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> i
         gang[k].at = position
         gang[k].host = server
     first = 0
-    for position in range(count):
+    for position in range(count):  # rows of a server follow those of the servers named before it
         gang[position].next = first
         first += gang[position].gpus_on
-    for k in range(len(gpus)):
+    for k in range(len(gpus)):  # ascending, so that the workers of each server ascend, too
         position = gang[k].at
         gang[gang[position].next].gpu = gpus[k]
         gang[gang[position].next].worker = k
@@ -203,11 +203,11 @@ def _inside_gbps(network: LinkNetwork, gang: RowArray, position: int, first: int
 def local_seconds(network: LinkNetwork, profile: int, servers: int, gang: RowArray) -> float:
     """Seconds inside the slowest server of the placement that `measure_placement` left behind."""
     workers = 0
-    for position in range(servers):
+    for position in range(servers):  # nothing else says how many workers there are
         workers += gang[position].gpus_on
     row = network.profile[profile]
     worst_s, first = 0.0, 0
-    for position in range(servers):
+    for position in range(servers):  # in order: a server's rows begin where the last one's end
         num_bytes, steps = local_load(row, gang, workers, position, first)
         if num_bytes > 0.0 or steps > 0:
             rate = _inside_gbps(network, gang, position, first) * BYTES_PER_GBIT
@@ -226,13 +226,13 @@ def exposed_seconds(network: LinkNetwork, local_s: float, spread_s: float) -> fl
 def _load_links(network: LinkNetwork, scratch: LoadScratch, flows: int) -> int:
     """Add the flows to the links of their routes; the number of links with bytes, ascending."""
     count = 0
-    for flow in range(flows):
+    for flow in range(flows):  # in the order written, so bytes on a link add up alike
         row = scratch.flow[flow]
         hops = route(
             network.first_up, network.up_link, network.link_ends, network.route_kind,
             network.rule, row.source, row.target, scratch.path,
         )  # fmt: skip
-        for hop in range(hops):
+        for hop in range(hops):  # every link of the route carries the whole flow
             on = scratch.path[hop]
             if scratch.link[on].num_bytes == 0.0:
                 scratch.link[count].used = on
@@ -264,9 +264,9 @@ def link_weights(
     flows, steps = server_flows(network.profile[profile], scratch.gang, servers, scratch.flow)
     count = _load_links(network, scratch, flows)
     heaviest = 0.0
-    for k in range(count):
+    for k in range(count):  # weights are relative to it, so it is found first
         heaviest = max(heaviest, scratch.link[scratch.link[k].used].num_bytes)
-    for k in range(count):
+    for k in range(count):  # ascending, as entries of a job stand
         on = scratch.link[k].used
         entry[first + k].link = on
         entry[first + k].weight = scratch.link[on].num_bytes / heaviest

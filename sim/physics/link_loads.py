@@ -92,7 +92,7 @@ def _unhook(loads: LinkLoads, at: int) -> None:
 def _compact(loads: LinkLoads) -> None:
     """Move the entries of living jobs to the front of the pool, in their order there."""
     moved = 0
-    for at in range(loads.counts[0].pool_used):
+    for at in range(loads.counts[0].pool_used):  # ascending: none unread is written over
         old = loads.entry[at]
         if old.job == NOBODY:
             continue
@@ -143,7 +143,7 @@ def enter(
             compute without neighbours, and the exposed seconds inside servers. Read by DUTY.
     """
     workers = 0
-    for position in range(servers):
+    for position in range(servers):  # the room that it needs goes by the number of workers
         workers += loads.load.gang[position].gpus_on
     if loads.counts[0].pool_used + most_entries(network, workers) > len(loads.entry):
         _compact(loads)
@@ -162,7 +162,7 @@ def enter(
     row.step_s = step_alone(network, elsewhere_s, row.latency_s + alone_s)
     row.spans = 1
     row.rate = UNKNOWN
-    for at in range(first, first + number):
+    for at in range(first, first + number):  # only now: a link's busy share needs the job's step
         loads.entry[at].job = job
         link = loads.link[loads.entry[at].link]
         link.sharers += 1
@@ -179,7 +179,7 @@ def leave(loads: LinkLoads, network: LinkNetwork, job: int) -> None:
         return
     row.spans = 0
     row.spread_s = 0.0
-    for at in range(row.first, row.first + row.number):
+    for at in range(row.first, row.first + row.number):  # entries stay until the pool is compacted
         link = loads.link[loads.entry[at].link]
         link.sharers -= 1
         link.busy -= _busy_of(loads, network, job, at)

@@ -183,7 +183,7 @@ def _stops(gang: RowArray, ring: int, members: tuple[int, int, int]) -> int:
     """
     first, step, number = members
     servers = 0
-    for k in range(number):
+    for k in range(number):  # marked by number of ring, so nothing is cleared in between
         at = gang[first + k * step].at
         if gang[at].ring != ring:
             gang[at].ring = ring
@@ -195,12 +195,12 @@ def _stops(gang: RowArray, ring: int, members: tuple[int, int, int]) -> int:
 @kernel
 def _spread_shards(gang: RowArray, servers: int, workers: int, shards: int) -> int:
     """Count the shards on each server; list the servers that have some, and return how many."""
-    for position in range(servers):
+    for position in range(servers):  # the placement before it may have left counts
         gang[position].hosted = 0
-    for shard in range(shards):
+    for shard in range(shards):  # each runs beside one worker, and counts where that is
         gang[gang[shard_host(shard, shards, workers)].at].hosted += 1
     hosts = 0
-    for position in range(servers):
+    for position in range(servers):  # in order of servers: the order of flows depends on it
         if gang[position].hosted > 0:
             gang[hosts].hosts = position
             hosts += 1
@@ -217,9 +217,9 @@ def _parameter_server(
     count = 0
     if grad_bytes <= 0.0:
         return count, 2
-    for i in range(servers):
+    for i in range(servers):  # each as sender: the two directions are flows of their own
         mine = gang[i]
-        for k in range(servers if mine.hosted > 0 else hosts):
+        for k in range(servers if mine.hosted > 0 else hosts):  # who has no shards sends to hosts
             j = k if mine.hosted > 0 else gang[k].hosts
             moves = mine.gpus_on * gang[j].hosted + mine.hosted * gang[j].gpus_on
             if i != j and moves > 0:
@@ -235,9 +235,9 @@ def _pipeline(
     """Activations to the next stage and gradients back, worker by worker; steps waited for."""
     width, depth, copies = shape
     steps = 0
-    for stage in range(depth - 1):
+    for stage in range(depth - 1):  # stages wait for each other: the steps of all boundaries add up
         crosses = False
-        for k in range(copies * width):
+        for k in range(copies * width):  # pairs send at once: two steps however many there are
             here = host[stage * copies * width + k]
             partner = host[(stage + 1) * copies * width + k]
             if here != partner and boundary_bytes > 0.0:
@@ -253,19 +253,19 @@ def _pipeline(
 def _mix(flow: RowArray, gang: RowArray, servers: int, workers: int, row: Any) -> tuple[int, int]:
     """Gradient rings of each stage and rank, tensor rings of each stage and copy, boundaries."""
     width, depth, copies = mix_shape(row.tensor_width, row.stages, workers)
-    for position in range(servers):
+    for position in range(servers):  # numbers of rings begin anew with each job
         gang[position].ring = 0
     stops = gang["stop"]
     count, widest_data, widest_tensor, ring = 0, 1, 1, 0
     share_bytes = row.grad_bytes / (width * depth)
-    for stage in range(depth):
-        for rank in range(width):
+    for stage in range(depth):  # each holds its own part of the model: no ring spans two
+        for rank in range(width):  # and each rank its own part of the stage
             ring += 1
             passed = _stops(gang, ring, (stage * copies * width + rank, width, copies))
             count, passed = _ring(flow, count, stops, passed, share_bytes)
             widest_data = max(widest_data, passed)
     share_bytes = row.tensor_bytes / depth
-    for group in range(depth * copies):
+    for group in range(depth * copies):  # of neighbours; all reduce at once: the widest counts
         ring += 1
         passed = _stops(gang, ring, (group * width, 1, width))
         count, passed = _ring(flow, count, stops, passed, share_bytes)
@@ -295,7 +295,7 @@ def server_flows(row: Any, gang: RowArray, servers: int, flow: RowArray) -> tupl
         count, around = _ring(flow, 0, gang["server"], servers, row.grad_bytes)
         return count, 2 * (around - 1)
     workers = 0
-    for position in range(servers):
+    for position in range(servers):  # a ring of servers needs no count; these patterns do
         workers += gang[position].gpus_on
     if row.pattern == PARAMETER_SERVER:
         return _parameter_server(flow, gang, servers, workers, row)

@@ -57,10 +57,10 @@ def first_gap(count: int) -> int:
 def sort_up(values: IntArray, count: int) -> None:
     """Sort the first `count` values, ascending."""
     gap = first_gap(count)
-    while gap > 0:
-        for last in range(gap, count):
+    while gap > 0:  # Shell's sort, in place: the last pass, of gap 1, is plain insertion
+        for last in range(gap, count):  # the first of each chain have none before them
             value, at = values[last], last
-            while at >= gap and values[at - gap] > value:
+            while at >= gap and values[at - gap] > value:  # shifted, not swapped: half the writes
                 values[at] = values[at - gap]
                 at -= gap
             values[at] = value
@@ -75,9 +75,9 @@ NOBODY = -1
 def _begin(part: Part, jobs: int, capacity: FloatArray) -> int:
     """Load every link with its jobs; the number of links in use."""
     links = 0
-    for job in range(jobs):
+    for job in range(jobs):  # ascending, so a link's weights add up in one order
         part.job[job].stops = 0
-        for at in range(part.job[job].first, part.job[job + 1].first):
+        for at in range(part.job[job].first, part.job[job + 1].first):  # idle links cost nothing
             entry = part.entry[at]
             on, row = entry.link, part.link[entry.link]
             if row.rising == 0:
@@ -92,7 +92,7 @@ def _begin(part: Part, jobs: int, capacity: FloatArray) -> int:
             entry.earlier = row.last
             entry.job = job
             row.last = at
-    for k in range(links):
+    for k in range(links):  # keys only when all weights are in; ordered at once, in linear time
         part.filling[k].key = fills_at(part, part.filling[k].item)
         part.filling[k].rank = 0
     order_heap(part.filling, part.link, links)
@@ -119,12 +119,12 @@ def _gather(part: Part, links: int, least: float) -> tuple[int, int]:
     Returns the number of jobs, and of links that are left.
     """
     count = 0
-    while links > 0:
+    while links > 0:  # all links that fill at this very rate: ties stop together
         on = part.filling[0].item
         if part.filling[0].key != least:
             break
         at = part.link[on].last
-        while at != NOBODY:
+        while at != NOBODY:  # jobs that stopped earlier are still listed, and skipped
             job = part.entry[at].job
             if part.job[job].stops == 0:
                 part.job[job].stops = 1
@@ -154,7 +154,7 @@ def leave(part: Part, on: int, weight: float, rate: float, changed: int) -> int:
 @kernel
 def renew(part: Part, changed: int, links: int) -> int:
     """Put the links that have `changed` where they belong; the number of links still in use."""
-    for k in range(changed):
+    for k in range(changed):  # once a link, however many of its jobs have stopped
         on = part.link[k].changed
         row = part.link[on]
         row.is_changed = 0
@@ -169,10 +169,10 @@ def renew(part: Part, changed: int, links: int) -> int:
 def _stop(part: Part, count: int, rate: float, links: int) -> int:
     """Stop the first `count` jobs of `stopping` at `rate`; the number of links still in use."""
     changed = 0
-    for k in range(count):
+    for k in range(count):  # ascending: what a link has left is booked in one order
         job = part.job[k].stopping
         part.job[job].rate = rate
-        for at in range(part.job[job].first, part.job[job + 1].first):
+        for at in range(part.job[job].first, part.job[job + 1].first):  # also off links not full
             changed = leave(part, part.entry[at].link, part.entry[at].weight, rate, changed)
     return renew(part, changed, links)
 
@@ -190,11 +190,11 @@ def share_max_min(part: Part, jobs: int, capacity: FloatArray) -> None:
     """
     links = _begin(part, jobs, capacity)
     going = 0
-    for job in range(jobs):
+    for job in range(jobs):  # who has no entries is on no link, and never stops
         part.job[job].rate = np.inf
         if part.job[job + 1].first > part.job[job].first:
             going += 1
-    while going > 0:
+    while going > 0:  # each round stops somebody: links of the heap have jobs rising
         least = part.filling[0].key
         count, links = _gather(part, links, least)
         links = _stop(part, count, least, links)
@@ -241,7 +241,7 @@ def _shared_seconds(network: LinkNetwork, part: Part, job: int, link: RowArray) 
     """
     heavy_bytes, step_s = part.job[job].heavy_bytes, part.job[job].step_s
     worst_s = 0.0
-    for at in range(part.job[job].first, part.job[job + 1].first):
+    for at in range(part.job[job].first, part.job[job + 1].first):  # each link has its own sharers
         on = part.entry[at].link
         num_bytes = part.entry[at].weight * heavy_bytes
         alone_s = num_bytes / network.capacity[on]
@@ -267,10 +267,10 @@ def settle(network: LinkNetwork, part: Part, jobs: int, link: RowArray) -> None:
         link: (D,) LOAD_LINK: `sharers` is read by K_WAY, `busy` by DUTY, both of all jobs.
     """
     if network.sharing != MAX_MIN:
-        for job in range(jobs):
+        for job in range(jobs):  # each on its own: these rules read only totals of links
             part.job[job].seconds = _shared_seconds(network, part, job, link)
         return
     share_max_min(part, jobs, network.capacity)
-    for job in range(jobs):
+    for job in range(jobs):  # after all have stopped; on no link the rate is infinite
         row = part.job[job]
         row.seconds = 0.0 if np.isinf(row.rate) else row.heavy_bytes / row.rate

@@ -73,10 +73,10 @@ def _later(loads: LinkLoads, one: int, other: int) -> bool:
 def _sort_by_stop(loads: LinkLoads, count: int) -> None:
     """Sort the first `count` entries in `order`, as `sim.physics.max_min` sorts numbers."""
     entry, gap = loads.part.entry, first_gap(count)
-    while gap > 0:
-        for last in range(gap, count):
+    while gap > 0:  # not sort_up: rate, batch and row do not fit into one number
+        for last in range(gap, count):  # the first of each chain have none before them
             value, at = entry[last].order, last
-            while at >= gap and _later(loads, entry[at - gap].order, value):
+            while at >= gap and _later(loads, entry[at - gap].order, value):  # rows differ: no ties
                 entry[at].order = entry[at - gap].order
                 at -= gap
             entry[at].order = value
@@ -110,14 +110,14 @@ def activate(loads: LinkLoads, network: LinkNetwork, on: int, rate: float, batch
     row.floor = 0.0
     row.rising = _list_by_job(loads, on)
     stopped, order = 0, loads.part.entry
-    for k in range(row.rising):
+    for k in range(row.rising):  # ascending jobs: sums as in a filling of all links
         at = order[k].order & AT_MASK
         row.weight += loads.entry[at].weight
         if _meet(loads, loads.entry[at].job, rate, batch):
             order[stopped].order = at
             stopped += 1
     _sort_by_stop(loads, stopped)
-    for k in range(stopped):
+    for k in range(stopped):  # in the order of their stops, so that it rounds as it did then
         entry = loads.entry[order[k].order]
         row.left -= entry.weight * loads.job[entry.job].rate
         row.weight -= entry.weight
@@ -144,6 +144,7 @@ def _drop_due(loads: LinkLoads) -> None:
 def _next_stop(loads: LinkLoads, rate: float, batch: int) -> tuple[float, int]:
     """When somebody stops next after (rate, batch); infinite if nobody rises any more."""
     counts, due = loads.counts[0], loads.part.due
+    # Some have stopped otherwise; they are taken out only when they come first.
     while counts.num_due > 0 and loads.job[_first_due(loads)].phase != SCRIPTED:
         _drop_due(loads)
     next_rate, next_batch = np.inf, 0
@@ -162,7 +163,7 @@ def _activate_all(
     loads: LinkLoads, network: LinkNetwork, job: int, rate: float, batch: int
 ) -> None:
     row = loads.job[job]
-    for at in range(row.first, row.first + row.number):
+    for at in range(row.first, row.first + row.number):  # its new time to stop is felt on each
         activate(loads, network, loads.entry[at].link, rate, batch)
 
 
@@ -170,13 +171,13 @@ def _activate_all(
 def _stop_on_full(loads: LinkLoads, network: LinkNetwork, rate: float, batch: int) -> int:
     """Stop everybody on active links that fill now; the number of jobs."""
     counts, filling, count = loads.counts[0], loads.part.filling, 0
-    while counts.num_filling > 0 and filling[0].key == rate:
+    while counts.num_filling > 0 and filling[0].key == rate:  # those made active meanwhile included
         on = filling[0].item
         counts.num_filling = drop_from_heap(filling, loads.part.link, counts.num_filling, on)
         loads.link[on].full_rate = rate
         loads.link[on].full_batch = batch
         at = loads.link[on].head
-        while at != NOBODY:
+        while at != NOBODY:  # in any order: who stops is sorted before it is booked
             job = loads.entry[at].job
             at = loads.entry[at].after
             row = loads.job[job]
@@ -210,6 +211,7 @@ def _follow_script(
 ) -> int:
     """Stop who stopped now the last time and is still held; let the others rise on."""
     counts, due = loads.counts[0], loads.part.due
+    # After the full links: whoever they stopped has no script any more.
     while counts.num_due > 0 and due[0].key == rate and due[0].rank == batch:
         job = _first_due(loads)
         _drop_due(loads)
@@ -231,9 +233,9 @@ def _book_stops(loads: LinkLoads, count: int, rate: float) -> None:
     """Take the first `count` jobs of `stopping` off the active links, in ascending order."""
     part, changed = loads.part, 0
     sort_up(part.job["stopping"], count)
-    for k in range(count):
+    for k in range(count):  # all at once: when a link fills is asked after the whole batch
         job = loads.job[part.job[k].stopping]
-        for at in range(job.first, job.first + job.number):
+        for at in range(job.first, job.first + job.number):  # links not active fill as they did
             on, weight = loads.entry[at].link, loads.entry[at].weight
             if loads.link[on].is_active != 0:
                 changed = leave(part, on, weight, rate, changed)
@@ -244,7 +246,7 @@ def _book_stops(loads: LinkLoads, count: int, rate: float) -> None:
 def _finish(loads: LinkLoads) -> int:
     """Renew `spread_s` of the jobs that were looked at; list those it has changed for."""
     part, counts, count = loads.part, loads.counts[0], 0
-    for k in range(counts.num_seen):
+    for k in range(counts.num_seen):  # listed in place: count never passes k
         job = part.job[k].job
         row = loads.job[job]
         row.phase = UNSEEN
@@ -253,7 +255,7 @@ def _finish(loads: LinkLoads) -> int:
             row.spread_s = spread_s
             part.job[count].job = job
             count += 1
-    for k in range(counts.num_active):
+    for k in range(counts.num_active):  # only these have the flag, which is 0 between calls
         loads.link[part.link[k].active].is_active = 0
     counts.num_seen = 0
     counts.num_active = 0
@@ -269,9 +271,9 @@ def refill(loads: LinkLoads, network: LinkNetwork) -> int:
         Number of changed jobs: `job` of the first rows of `loads.part.job`, ascending.
     """
     rate, batch = -1.0, 0
-    for k in range(loads.counts[0].num_touched):
+    for k in range(loads.counts[0].num_touched):  # where jobs came or went; others follow
         activate(loads, network, loads.link[k].touched, rate, batch)
-    while True:
+    while True:  # batch by batch, as a filling of all links stops jobs
         rate, batch = _next_stop(loads, rate, batch)
         if np.isinf(rate):
             return _finish(loads)
@@ -284,10 +286,10 @@ def refill(loads: LinkLoads, network: LinkNetwork) -> int:
 def _gather(loads: LinkLoads, whole_component: bool) -> int:
     """Collect the jobs on touched links, ascending; with `whole_component` those they reach too."""
     members, looked_at = 0, 0
-    while looked_at < loads.counts[0].num_touched:
+    while looked_at < loads.counts[0].num_touched:  # touch lengthens the list: breadth-first search
         at = loads.link[loads.link[looked_at].touched].head
         looked_at += 1
-        while at != NOBODY:
+        while at != NOBODY:  # newest first; members are sorted in the end
             job = loads.entry[at].job
             at = loads.entry[at].after
             row = loads.job[job]
@@ -297,7 +299,7 @@ def _gather(loads: LinkLoads, whole_component: bool) -> int:
             loads.part.job[members].job = job
             members += 1
             if whole_component:
-                for other in range(row.first, row.first + row.number):
+                for other in range(row.first, row.first + row.number):  # rates depend on them all
                     touch(loads, loads.entry[other].link)
     sort_up(loads.part.job["job"], members)
     return members
@@ -308,9 +310,9 @@ def _lay_out(loads: LinkLoads, members: int) -> None:
     """Copy the members' entries side by side, as `settle` wants them."""
     part, filled = loads.part, 0
     part.job[0].first = 0
-    for k in range(members):
+    for k in range(members):  # the pool is in order of starts, settle adds in order of jobs
         row = loads.job[part.job[k].job]
-        for at in range(row.first, row.first + row.number):
+        for at in range(row.first, row.first + row.number):  # a job's entries are together there
             part.entry[filled].link = loads.entry[at].link
             part.entry[filled].weight = loads.entry[at].weight
             filled += 1
@@ -326,7 +328,7 @@ def settle_part(loads: LinkLoads, network: LinkNetwork) -> int:
     _lay_out(loads, members)
     settle(network, loads.part, members, loads.link)
     count = 0
-    for k in range(members):
+    for k in range(members):  # listed in place: count never passes k, and jobs ascend
         job = loads.part.job[k].job
         row = loads.job[job]
         row.is_member = 0
