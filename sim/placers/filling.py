@@ -21,8 +21,8 @@ def fill_server(  # noqa: PLR0917 - arrays go by position into compiled code
     The least shared first, then the lowest id. How many `out` holds then.
     """
     level = 0
-    while wanted > 0:
-        for gpu in range(first, last):
+    while wanted > 0:  # a pass a level: sorting the GPUs would need an array
+        for gpu in range(first, last):  # ids ascend, so that ties need no comparing
             if wanted > 0 and usable[gpu] and tenants[gpu] == level:
                 out[at] = gpu
                 at += 1
@@ -74,21 +74,21 @@ def spread_out(
     load = np.zeros(len(usable_per_server))
     size = np.ones(len(usable_per_server))
     left = usable_per_server.copy()
-    for server in servers:
+    for server in servers:  # only owned ones: entries of others are never read
         first, last = server_first_gpu[server], server_first_gpu[server + 1]
         size[server] = last - first
         load[server] = tenants[first:last].sum()
     taken = np.zeros(len(usable), dtype=np.bool_)
     out = np.empty(gang, dtype=np.int64)
-    for i in range(gang):
+    for i in range(gang):  # gang x servers looks, for each worker changes a load
         best = -1
-        for server in servers:
+        for server in servers:  # ascending and only if less loaded: ties go to the first
             if left[server] > 0 and (
                 best < 0 or load[server] / size[server] < load[best] / size[best]
             ):
                 best = server
         choice = -1
-        for gpu in range(server_first_gpu[best], server_first_gpu[best + 1]):
+        for gpu in range(server_first_gpu[best], server_first_gpu[best + 1]):  # ties: the lowest id
             free = usable[gpu] and not taken[gpu]
             if free and (choice < 0 or tenants[gpu] < tenants[choice]):
                 choice = gpu
@@ -152,7 +152,7 @@ def last_level(tally: IntArray, largest: int, gang: int) -> int:
         return NONE
     if rest == 0:
         return 0
-    for usable in range(rest, largest):
+    for usable in range(rest, largest):  # upwards: the tightest; whole parts take the largest first
         if tally[usable] > 0:
             return usable
     return largest if tally[largest] > whole else NONE
@@ -162,8 +162,8 @@ def last_level(tally: IntArray, largest: int, gang: int) -> int:
 def fewest_of_largest(sizes: IntArray, gang: int) -> int:
     """Servers, the largest first, that would hold `gang` were they empty; NONE: all would not."""
     held, few = 0, 0
-    for size in range(len(sizes) - 1, 0, -1):
-        for _ in range(sizes[size]):
+    for size in range(len(sizes) - 1, 0, -1):  # downwards; servers of size 0 hold nobody
+        for _ in range(sizes[size]):  # one by one: the gang may be held before they run out
             if held >= gang:
                 return few
             held += size
@@ -200,10 +200,10 @@ def fits_compactly(tally: IntArray, sizes: IntArray, gang: int) -> bool:
 def emptiest_first(servers: IntArray, usable: IntArray) -> IntArray:
     """`servers`, those that can give most GPUs first; of equal ones in the order given."""
     level, order, count = 0, np.empty(len(servers), dtype=np.int64), 0
-    for server in servers:
+    for server in servers:  # levels begin at the most that there is, not at the largest size
         level = max(level, usable[server])
-    while count < len(servers):
-        for server in servers:
+    while count < len(servers):  # a pass a level: servers have few, and nothing is sorted
+        for server in servers:  # those of the level keep the order given
             if usable[server] == level:
                 order[count] = server
                 count += 1
@@ -223,10 +223,10 @@ def fewest_servers(
     Of servers that can give the same the lowest index goes first. Empty if it is not there now.
     """
     most = 0
-    for server in servers:
+    for server in servers:  # the length of both tallies
         most = max(most, usable[server], size[server])
     tally, sizes = np.zeros(most + 1, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
-    for server in servers:
+    for server in servers:  # the event loop keeps both; callers of this hand none over
         tally[usable[server]] += 1
         sizes[size[server]] += 1
     if not fits_compactly(tally, sizes, gang):
@@ -237,7 +237,7 @@ def fewest_servers(
     level, whole = last_level(tally, largest, gang), gang // largest if gang > largest else 0
     chosen, last = np.empty(whole + 1, dtype=np.int64), NONE
     found = 0
-    for server in servers:
+    for server in servers:  # ascending, once: whole servers before the one for the rest
         if found < whole and usable[server] == largest:
             chosen[found] = server
             found += 1

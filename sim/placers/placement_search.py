@@ -56,7 +56,7 @@ def predicted_comm_s(order: IntArray, take: IntArray, site: Site, law: Law) -> f
     """Exposed communication of a gang with `take[i]` workers on server `order[i]`, 0s allowed."""
     in_rack = np.zeros(len(site.uplink_jobs), dtype=np.bool_)
     largest, servers, racks, nic, uplink = 0, 0, 0, 0, 0
-    for i in range(len(order)):
+    for i in range(len(order)):  # the busiest links decide, so maxima of one pass suffice
         if take[i] > 0:
             server, rack = order[i], site.rack[order[i]]
             largest, servers = max(largest, take[i]), servers + 1
@@ -104,7 +104,7 @@ def _way(  # noqa: PLR0917 - arrays go by position into compiled code
     if way == 1:
         return emptiest
     here, count = np.empty(len(emptiest), dtype=np.int64), 0
-    for server in emptiest:
+    for server in emptiest:  # filtered in this order, so that nothing is sorted again
         if rack[server] == way - 2:
             here[count] = server
             count += 1
@@ -128,7 +128,7 @@ def least_comm_s(gang: int, servers: IntArray, most: IntArray, site: Site, law: 
     )
     emptiest = emptiest_first(servers, most)
     least_s = np.inf
-    for way in range(_ways(gang, servers, most, len(site.uplink_jobs))):
+    for way in range(_ways(gang, servers, most, len(site.uplink_jobs))):  # each may be the least
         order = _way(way, gang, servers, emptiest, most, most, site.rack)
         take, taken = _fill(order, most, gang)
         if taken == gang:
@@ -146,12 +146,12 @@ def least_spread_s(gang: int, law: Law) -> float:
     if min(least, network.nic_factor.min(), network.uplink_factor.min()) < 0:
         return -np.inf
     local_s, server_s, nic_factor = np.inf, np.inf, np.inf
-    for count in range(1, gang):
+    for count in range(1, gang):  # on several servers none has the whole gang
         local_s = min(local_s, comm_on_one_s(count, law))
-    for count in range(2, max(3, network.server_s.shape[1])):
+    for count in range(2, max(3, network.server_s.shape[1])):  # beyond it all read the last entry
         alone = comm_of(network, profile, Spread(1, count, 1, 1, 1))
         server_s = min(server_s, alone.server_s)
-    for count in range(1, max(2, len(network.nic_factor))):
+    for count in range(1, max(2, len(network.nic_factor))):  # nothing makes the factors rise
         beside = comm_of(network, profile, Spread(1, 1, 1, count, 1))
         nic_factor = min(nic_factor, beside.nic_factor)
     return float(local_s + server_s * nic_factor)
@@ -177,9 +177,9 @@ def _cheapest_gpus(gang: int, offer: Offer, site: Site) -> IntArray:
     There are at least `gang`. Each server's are in order, so its next one is the first not taken.
     """
     take = np.zeros(len(offer.servers), dtype=np.int64)
-    for _ in range(gang):
+    for _ in range(gang):  # sorted lists are merged: of each server only the next GPU competes
         best, best_s = NONE, np.inf
-        for i, server in enumerate(offer.servers):
+        for i, server in enumerate(offer.servers):  # only if cheaper: ties go to the first
             if take[i] < offer.usable[server]:
                 at_s = site.compute_s[server] * offer.cost[offer.first[server] + take[i]]
                 if best == NONE or at_s < best_s:
@@ -203,8 +203,8 @@ def _seconds(order: IntArray, take: IntArray, offer: Offer, site: Site) -> tuple
 @array_kernel
 def _gpus(order: IntArray, take: IntArray, taken: int, offer: Offer) -> IntArray:
     gpus, n = np.empty(taken, dtype=np.int64), 0
-    for i in range(len(order)):
-        for k in range(take[i]):
+    for i in range(len(order)):  # server by server: callers put them in order of ids
+        for k in range(take[i]):  # of each server the cheapest stand first
             gpus[n] = offer.gpu[offer.first[order[i]] + k]
             n += 1
     return gpus
@@ -239,6 +239,7 @@ def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled c
     emptiest = emptiest_first(offer.servers, offer.usable)
     best_s = np.inf
     best_order, best_take, placed = emptiest[:0], emptiest[:0], 0
+    # The best server first: nothing on one server costs less, and it may end the search.
     for way in range(-2, _ways(gang, offer.servers, offer.usable, len(site.uplink_jobs))):
         if way == -2:  # noqa: PLR2004
             order = _best_server(gang, offer, site)
@@ -257,7 +258,6 @@ def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled c
             floor_s = -np.inf  # another single server may be within, at a cost that nobody knows
         if within and slowed_s + comm_s < best_s:
             best_s, best_order, best_take, placed = slowed_s + comm_s, order, take, gang
-        # Nothing on one server costs less than the best server, which was looked at first.
-        if best_s <= floor_s:
+        if best_s <= floor_s:  # nor does anything on several servers
             break
     return _gpus(best_order, best_take, placed, offer)

@@ -30,11 +30,11 @@ def _rack_room(servers: IntArray, room: IntArray, rack: IntArray, racks: int) ->
 def narrowest(servers: IntArray, room: IntArray, rack: IntArray, racks: int, gang: int) -> int:
     """Narrowest tier on which `gang` GPUs fit where server s has room for `room[s]`; or NOWHERE."""
     total = 0
-    for server in servers:
+    for server in servers:  # the first that holds all ends it; the sum is for NETWORK
         if room[server] >= gang:
             return MACHINE
         total += room[server]
-    for each in _rack_room(servers, room, rack, racks):
+    for each in _rack_room(servers, room, rack, racks):  # summed only where no server holds all
         if each >= gang:
             return RACK
     return NETWORK if total >= gang else NOWHERE
@@ -56,13 +56,13 @@ def first_servers(
     with most room first, so that a gang touches few.
     """
     if tier == MACHINE:
-        for server in servers:
+        for server in servers:  # by index: the first fit, as in Dally, not the tightest
             if room[server] >= gang:
                 return np.array([server], dtype=np.int64)
     some = servers
     if tier == RACK:
         total = _rack_room(servers, room, rack, racks)
-        for each in range(racks):
+        for each in range(racks):  # the same of racks, the first fit
             if total[each] >= gang:
                 some = servers[rack[servers] == each]
                 break
@@ -103,7 +103,7 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
     """Servers that hold the gang, in the order to fill them; none where it should wait."""
     rack_usable, rack_most = np.zeros(racks, dtype=np.int64), np.zeros(racks, dtype=np.int64)
     total, largest, best = 0, 0, NONE
-    for server in servers:
+    for server in servers:  # one pass for all levels; of equally tight ones the first
         rack_usable[rack[server]] += usable[server]
         rack_most[rack[server]] += most[server]
         total += usable[server]
@@ -113,7 +113,7 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
     if best != NONE:
         return np.array([best])
     if total >= gang and (takes_rack or largest < gang):
-        for each in range(racks):
+        for each in range(racks):  # the tightest, of equal ones the first
             fits = rack_usable[each] >= gang
             if fits and (best == NONE or rack_usable[each] < rack_usable[best]):
                 best = each
