@@ -76,7 +76,7 @@ def _climb(
     chance = pair_hash(a, b)
     left, right = a, b
     climbed = 0
-    while left != right:
+    while left != right:  # both climb at once: they turn back at the first node they share
         choices = first_up[left + 1] - first_up[left]
         other_choices = first_up[right + 1] - first_up[right]
         if choices == 0 or other_choices == 0 or 2 * (climbed + 1) > len(out):
@@ -88,7 +88,7 @@ def _climb(
         out[len(out) - 1 - climbed] = 2 * down + 1  # the way down is met from its end
         left, right = link_ends[up, 1], link_ends[down, 1]
         climbed += 1
-    for step in range(climbed):
+    for step in range(climbed):  # ascending: it moves forward, over nothing unread
         out[climbed + step] = out[len(out) - climbed + step]
     return 2 * climbed
 
@@ -106,11 +106,11 @@ def _fix_digits(
     start = pair_hash(a, b) % levels
     here = a
     count = 0
-    for step in range(levels):
+    for step in range(levels):  # each digit once; where both agree no hop is made
         turn = step if a < b else levels - 1 - step
         level = (start + turn) % levels
         place = 1
-        for _ in range(level):
+        for _ in range(level):  # levels wrap around, so the place is not carried along
             place *= base
         change = (b // place) % base - (here // place) % base
         if change == 0:
@@ -138,13 +138,13 @@ def _come_nearer(  # noqa: PLR0917
     """
     nodes, here, goal = len(first_up) - 1, min(a, b), max(a, b)
     chance, total = pair_hash(a, b), steps[here * nodes + goal]
-    for step in range(total):
+    for step in range(total):  # as the table of distances says: each step is one nearer
         nearer, chosen = 0, NO_PATH
-        for k in range(first_up[here], first_up[here + 1]):
+        for k in range(first_up[here], first_up[here + 1]):  # counted: the hash picks by number
             nearer += steps[_across(link_ends, up_link[k], here) * nodes + goal] < total - step
         chance = mix(chance + step)
         left = chance % nearer
-        for k in range(first_up[here], first_up[here + 1]):
+        for k in range(first_up[here], first_up[here + 1]):  # asked again: kernels store no list
             if steps[_across(link_ends, up_link[k], here) * nodes + goal] < total - step:
                 chosen = up_link[k] if left == 0 else chosen
                 left -= 1

@@ -54,8 +54,8 @@ def slowest_hop_gbps(  # noqa: PLR0917 (compiled: arrays by position)
     processor sockets. Fewer than two GPUs have no hop: infinity.
     """
     slowest = math.inf
-    for at in range(len(gpus)):
-        for before in range(at):
+    for at in range(len(gpus)):  # all pairs, for both ends decide which way a hop takes
+        for before in range(at):  # hops are the same both ways: each pair once
             one, two = gpus[at], gpus[before]
             if gpu_island[one] >= 0 and gpu_island[one] == gpu_island[two]:
                 hop = nvlink_gbps[server]
