@@ -47,10 +47,10 @@ def insert_sorted(values: FloatArray, first: int, last: int, value: float) -> No
 @kernel
 def sort_release(ahead: Ahead, m: int) -> None:
     """Take over `free_s` of partition `m` into `release_s` and `after_s`."""
-    for i in range(ahead.first[m], ahead.first[m + 1]):
+    for i in range(ahead.first[m], ahead.first[m + 1]):  # a start changes one partition's alone
         server = ahead.servers[i]
         first = ahead.first_gpu[server]
-        for gpu in range(first, ahead.first_gpu[server + 1]):
+        for gpu in range(first, ahead.first_gpu[server + 1]):  # insertion: a server has few GPUs
             insert_sorted(ahead.release_s, first, gpu, ahead.free_s[gpu])
     take_back(ahead, m)
 
@@ -58,8 +58,9 @@ def sort_release(ahead: Ahead, m: int) -> None:
 @kernel
 def take_back(ahead: Ahead, m: int) -> None:
     """Let `after_s` of partition `m` be `release_s` again."""
-    for i in range(ahead.first[m], ahead.first[m + 1]):
+    for i in range(ahead.first[m], ahead.first[m + 1]):  # jobs that lined up may be on any of them
         server = ahead.servers[i]
+        # assigning a slice would make an array
         for gpu in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
             ahead.after_s[gpu] = ahead.release_s[gpu]
 
@@ -75,7 +76,7 @@ def compact_in_s(ahead: Ahead, release_s: FloatArray, gang: int, m: int) -> floa
     if last - first < needed:
         return NEVER_S
     soonest_s = NEVER_S
-    for i in range(first, last):
+    for i in range(first, last):  # in one pass: any server may fall empty first
         begin, end = ahead.first_gpu[ahead.servers[i]], ahead.first_gpu[ahead.servers[i] + 1]
         if needed > 1:
             insert_sorted(ahead.drained_s, 0, i - first, release_s[end - 1])
@@ -160,7 +161,7 @@ def holds_up(ahead: Ahead, used: IntArray, gpus: IntArray, job_s: float, m: int)
     the servers of `gpus` are those `used`.
     """
     total_s, k, is_laid = 0.0, 0, False
-    while ahead.gangs[k] != 0:
+    while ahead.gangs[k] != 0:  # once a size: gangs of one size wait equally long
         others = ahead.jobs[k] - (ahead.gangs[k] == len(gpus))
         if others > 0 and _may_be_put_off(ahead, used, k, m):
             if not is_laid:
@@ -171,6 +172,7 @@ def holds_up(ahead: Ahead, used: IntArray, gpus: IntArray, job_s: float, m: int)
         k += 1
     if is_laid:
         for server in used:  # leave `after_s` as it was
+            # those of other servers are as they were
             for gpu in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
                 ahead.after_s[gpu] = ahead.release_s[gpu]
     return float(np.log1p(total_s / job_s) / WAIT_SCALE)
@@ -195,14 +197,15 @@ def _may_be_put_off(ahead: Ahead, used: IntArray, k: int, m: int) -> bool:
 @kernel
 def _release_with(ahead: Ahead, used: IntArray, gpus: IntArray, job_s: float) -> None:
     """Let `after_s` of the servers `used` be their release with a job of `job_s` on `gpus`."""
-    for server in used:
+    for server in used:  # GPU by GPU again: once sorted, no time is a GPU's own
+        # those that the job leaves alone keep their times
         for gpu in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
             ahead.after_s[gpu] = ahead.free_s[gpu]
-    for gpu in gpus:
+    for gpu in gpus:  # a tenant that stays longer than the job still decides
         ahead.after_s[gpu] = max(ahead.after_s[gpu], job_s)
-    for server in used:
+    for server in used:  # sorted only now that the job has all its GPUs
         first = ahead.first_gpu[server]
-        for gpu in range(first + 1, ahead.first_gpu[server + 1]):
+        for gpu in range(first + 1, ahead.first_gpu[server + 1]):  # the first alone is sorted
             insert_sorted(ahead.after_s, first, gpu, ahead.after_s[gpu])
 
 
@@ -216,7 +219,7 @@ def line_up(ahead: Ahead, gang: int, job_s: float, m: int) -> None:
     if start_s >= NEVER_S:
         return
     left, end_s = gang, start_s + job_s
-    for i in range(ahead.first[m], ahead.first[m + 1]):
+    for i in range(ahead.first[m], ahead.first[m + 1]):  # all count: a larger gang takes several
         begin, end = ahead.first_gpu[ahead.servers[i]], ahead.first_gpu[ahead.servers[i] + 1]
         count = min(left, end - begin)
         if count == 0 or ahead.after_s[begin + count - 1] > start_s:
@@ -231,9 +234,9 @@ def line_up(ahead: Ahead, gang: int, job_s: float, m: int) -> None:
 def take_first(ahead: Ahead, server: int, count: int, end_s: float) -> None:
     """In `after_s` the `count` GPUs of a server that fall empty first are busy until `end_s`."""
     begin, end = ahead.first_gpu[server], ahead.first_gpu[server + 1]
-    for gpu in range(begin, begin + count):
+    for gpu in range(begin, begin + count):  # ascending, so these fall empty first
         ahead.after_s[gpu] = end_s
-    for gpu in range(begin + 1, end):
+    for gpu in range(begin + 1, end):  # its first times are late now: sort anew
         insert_sorted(ahead.after_s, begin, gpu, ahead.after_s[gpu])
 
 
@@ -271,12 +274,13 @@ def effects_elsewhere(ahead: Ahead, gang: int, job_s: float, m: int, in_s: float
 def _best_place(ahead: Ahead, gang: int, job_s: float, m: int) -> tuple[float, float, int]:
     """What the job does to the server of partition `m` that suits it, and which that is."""
     best, least, best_prolongs, best_fragments = -1, np.inf, 0.0, 0.0
-    for i in range(ahead.first[m], ahead.first[m + 1]):
+    for i in range(ahead.first[m], ahead.first[m + 1]):  # ties go to the lower server
         server = ahead.servers[i]
         begin, end = ahead.first_gpu[server], ahead.first_gpu[server + 1]
         if end - begin < gang or ahead.release_s[begin + gang - 1] > 0.0:
             continue
         empty = gang
+        # ascending, so empty ones come first
         while begin + empty < end and ahead.release_s[begin + empty] <= 0.0:
             empty += 1
         fragments, prolongs = (empty - gang) / ahead.largest[m], 0.0

@@ -76,12 +76,13 @@ def decide_all(scoring: Scoring) -> None:
     """
     scratch, again = scoring.scratch, True
     open_decision(scoring)
-    while again:
+    while again:  # a partition may have got a job after its turn
         again = False
-        for m in range(len(scratch.partition)):
+        for m in range(len(scratch.partition)):  # ascending: each sees what those before it did
             if scratch.partition[m].due != 0:
                 again = True
                 scratch.partition[m].due = 0
+                # one order at a time: each changes what all others are worth
                 while scoring.orders[0].verdict == LEGAL and _act(scoring, m):
                     pass
     _ask_again(scoring)
@@ -106,12 +107,12 @@ def _act(scoring: Scoring, m: int) -> bool:
     choose_window(scratch, m)
     if scratch.scalars[0].num_window == 0:
         return False
-    for row in (BEST_START, BEST_OLD, MOVE, SUSPEND):
+    for row in (BEST_START, BEST_OLD, MOVE, SUSPEND):  # those of the order before are void
         scoring.best[row].score = NOTHING
     weigh_partition(scoring, m)
     if scratch.scalars[0].look_ahead != 0:
         look_at_window(scratch, m)
-    for i in range(scratch.scalars[0].num_window):
+    for i in range(scratch.scalars[0].num_window):  # ties go to the first, mostly the shorter job
         tell(scoring.routine[LOOK], scoring, i, scratch.window[i], m)
         if scoring.orders[0].suspends != 0:
             tell(scoring.routine[CLEAR], scoring, scratch.window[i], m)
@@ -173,7 +174,7 @@ def _look_at(scoring: Scoring, i: int, at: int, m: int) -> None:
         and scratch.waiting[at].moved == 0
         and scratch.state.job[job].forwards < scratch.scalars[0].max_forwards
     ):
-        for target in range(len(scratch.partition)):
+        for target in range(len(scratch.partition)):  # ties go to the lower partition
             if target != m and could_run(scratch, job, target):
                 _keep(scoring, MOVE, at, target, forward_score(scoring, i, m, target))
 
@@ -186,11 +187,11 @@ def _look_at_victims(scoring: Scoring, at: int, m: int) -> None:
     may_go = scratch.waiting[at].moved == 0 and scratch.state.job[job].forwards < hops
     weigh_newcomer(scoring, job)
     scratch.here[0].shared = 0
-    for target in range(len(scratch.partition)):
+    for target in range(len(scratch.partition)):  # ties go to the lower partition, then server
         if not may_make_room(scratch, job, m, target, may_go):
             continue
         i = next_room(scratch, job, target, 0)
-        while i >= 0:
+        while i >= 0:  # scored at once: the scratch holds one place
             score = suspend_score(scoring, job, m, target)
             _keep(scoring, SUSPEND, at, scratch.here[0].server, score)
             i = next_room(scratch, job, target, i + 1)
@@ -204,7 +205,7 @@ def _suspend(scoring: Scoring) -> None:
     scratch.here[0].server = best.server
     make_room(scratch, job, target)
     place_in_room(scratch, job, target)
-    for k in range(scratch.scalars[0].num_victims):
+    for k in range(scratch.scalars[0].num_victims):  # before the start, which takes their GPUs
         suspend(scoring, scratch.victim[k])
     if scratch.state.job[job].partition != target:
         forward(scoring, best.row, target)
@@ -217,7 +218,7 @@ def _try_places(scoring: Scoring, at: int, m: int, shared: int) -> None:
     job, part, here = scratch.waiting[at].job, scratch.state.partition[m], scratch.here[0]
     old = is_old(scratch, job)
     fewest = fewest_servers(scratch, job, m) if old else 0
-    for i in range(part.first_own, part.last_own):
+    for i in range(part.first_own, part.last_own):  # ties go to the lower server
         here.server = scratch.state.own[i]
         here.shared = shared
         if not fill_outwards(scratch, job, m):
@@ -251,14 +252,14 @@ def _start(scoring: Scoring, row: int, m: int) -> None:
 def _send_away(scoring: Scoring, m: int) -> bool:
     """Hand on a job that partition `m` could never run, to the least loaded that could."""
     scratch = scoring.scratch
-    for i in range(scratch.scalars[0].num_window):
+    for i in range(scratch.scalars[0].num_window):  # one at a time: then all are scored anew
         row = scratch.waiting[scratch.window[i]]
         if row.moved != 0 or scratch.state.job[row.job].forwards >= scratch.scalars[0].max_forwards:
             continue
         if most_workers(scratch, row.job, m, True) >= scratch.job[row.job].gang:
             continue
         best = -1
-        for target in range(len(scratch.partition)):
+        for target in range(len(scratch.partition)):  # ties go to the lower partition
             fits = target != m and could_run(scratch, row.job, target)
             if fits and (best < 0 or load_of(scratch, target) < load_of(scratch, best)):
                 best = target
@@ -271,7 +272,7 @@ def _send_away(scoring: Scoring, m: int) -> bool:
 @array_kernel
 def _play(scoring: Scoring, until_decision: int) -> int:
     orders, state = scoring.orders[0], scoring.scratch.state
-    while True:
+    while True:  # until Python is needed, or has to be told
         if log_half_full(state):
             return FULL
         verdict = advance_until_decision(state)

@@ -51,7 +51,7 @@ def comm_here(scratch: Scratch, p: int) -> Comm:
     scalars, state = scratch.scalars[0], scratch.state
     scalars.stamp += 1
     most, racks, nic, uplink = 0, 0, 0, 0
-    for i in range(scalars.num_used):
+    for i in range(scalars.num_used):  # in one pass, in which the stamp lets a rack count once
         where = state.server[scratch.used[i]]
         most, nic = max(most, scratch.server[scratch.used[i]].taken), max(nic, where.nic_jobs)
         uplink = max(uplink, state.rack[where.rack].uplink_jobs)
@@ -117,7 +117,7 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
     row, x, state = scratch.job[job], scratch.pair, scratch.state
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
     mine_s, lone, lone_type, lost_s = left_s(scratch, job), -1, -1, 0.0
-    for i in range(row.gang):
+    for i in range(row.gang):  # any may have the slowest worker or the worst victim
         gpu = scratch.chosen[i]
         gpu_type = state.server[state.gpu[gpu].server].type
         if state.gpu[gpu].tenants == 1 and state.tenant[gpu, 0] == lone and gpu_type == lone_type:
@@ -127,7 +127,7 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
         last = gather_tenants(state, row, gpu, scratch.tenants)
         shared += last > 0
         own = slow_in(scratch.belief.slowing, gpu_type, scratch.tenants, last + 1, last)
-        for k in range(last):
+        for k in range(last):  # all but the newcomer, who stands last
             beside = state.tenant[gpu, k]
             hit = hit_of(scratch.belief.slowing, gpu_type, scratch.tenants, last + 1, k)
             victim = max(victim, hit)
@@ -161,7 +161,7 @@ def measure_links(scratch: Scratch, running: IntArray, nic: FloatArray, uplink: 
     A job adds the share of its undisturbed step for which it communicates between servers: a link
     has 2 where two jobs would always communicate.
     """
-    for job in running:
+    for job in running:  # anew: nobody keeps what loads are predicted to be
         row, scalars = scratch.state.job[job], scratch.scalars[0]
         count_taken(scratch, scratch.state.placed[row.first : row.first + row.held])
         if scalars.num_used == 1:
@@ -170,11 +170,11 @@ def measure_links(scratch: Scratch, running: IntArray, nic: FloatArray, uplink: 
         between_s = comm.server_s + comm.rack_s
         share = between_s / (compute_s_of(scratch, row.profile) + comm.local_s + between_s)
         scalars.stamp += 1
-        for i in range(scalars.num_used):
+        for i in range(scalars.num_used):  # each server has a NIC of its own
             nic[scratch.used[i]] += share
         if not _spans_racks(scratch):
             continue
-        for i in range(scalars.num_used):
+        for i in range(scalars.num_used):  # an uplink is its rack's: the stamp lets it count once
             rack = scratch.state.server[scratch.used[i]].rack
             uplink[rack] += 0.0 if scratch.rack_stamp[rack] == scalars.stamp else share
             scratch.rack_stamp[rack] = scalars.stamp
@@ -236,7 +236,7 @@ def gpu_row(scratch: Scratch, gpu: int, row: FloatArray) -> None:
     row[OfGpu.THERE] = 1.0
     row[OfGpu.TENANTS] = count / 2.0
     row[OfGpu.EMPTY] = count == 0
-    for k in range(count):
+    for k in range(count):  # who stays longest decides when the GPU is empty
         job = state.tenant[gpu, k]
         row[OfGpu.LEFT] = max(row[OfGpu.LEFT], (np.log(left_s(scratch, job)) - 4.0) / 4.0)
         mean = slowdown[gpu_type, scratch.job[job].profile, : slowdown.shape[1]].mean()
@@ -250,13 +250,13 @@ def server_rows(scratch: Scratch, m: int, gpus: FloatArray, servers: FloatArray)
     Rows of servers that are away stay zero, like padding.
     """
     state, first = scratch.state, scratch.state.partition[m].first_own
-    for i in range(state.partition[m].last_own - first):
+    for i in range(state.partition[m].last_own - first):  # by the places that actions name
         server, out = state.own[first + i], servers[i]
         where = state.server[server]
         if where.closed > 0:
             continue
         shared, longest = 0, 0.0
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # the server's sums are made on the way
             row = gpus[i, gpu - where.first_gpu]
             gpu_row(scratch, gpu, row)
             shared += state.gpu[gpu].tenants > 1
@@ -293,9 +293,10 @@ def context_row(scratch: Scratch, own: int, row: FloatArray) -> None:
         capacity_of(scratch, own),
     )
     state, held, load = scratch.state, 0, load_of(scratch, own)
+    # nobody keeps a sum of tenants
     for i in range(state.partition[own].first_own, state.partition[own].last_own):
         where = state.server[state.own[i]]
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # a shared one counts once a tenant
             held += state.gpu[gpu].tenants
     row[OfContext.EMPTY] = usable_in(state.free_gpus, own) / capacity
     row[OfContext.TENANTS] = held / capacity
@@ -305,7 +306,7 @@ def context_row(scratch: Scratch, own: int, row: FloatArray) -> None:
     row[OfContext.PARTITIONS] = count / 8.0
     if count > 1:
         total = 0.0
-        for m in range(count):
+        for m in range(count):  # the own load, too, which is taken off below
             total += load_of(scratch, m)
         others = (total - load) / (count - 1)
         row[OfContext.LOAD_OF_OTHERS] = min(max(others - load, -MOST_LOAD), MOST_LOAD)

@@ -117,6 +117,7 @@ def count_usable(scratch: Scratch, job: int, m: int) -> int:
     alone, joined, state = 0, 0, scratch.state
     pair = state.tenant.shape[1] > 1
     too_much = scratch.job[job].gpu_milli > scratch.scalars[0].limit_milli
+    # to the last, though the gang may fit before: filling reads them all
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         server = state.own[i]
         real, where = state.server[server], scratch.server[server]
@@ -125,14 +126,14 @@ def count_usable(scratch: Scratch, job: int, m: int) -> int:
         where.joined = where.alone
         if pair and most > where.alone:
             count = 0
-            for gpu in range(real.first_gpu, real.last_gpu):
+            for gpu in range(real.first_gpu, real.last_gpu):  # all: the cheapest will be chosen
                 cost = cost_on(scratch, job, gpu)
                 scratch.gpu[gpu].cost = cost
                 count += cost < NO_COST
             where.joined = min(count, most)
         alone += where.alone
         joined += where.joined
-    for i in range(scratch.scalars[0].num_placed):
+    for i in range(scratch.scalars[0].num_placed):  # nobody runs on them yet, so they were counted
         where = scratch.server[state.gpu[scratch.placed[i]].server]
         where.alone -= 1
         where.joined -= 1
@@ -174,8 +175,8 @@ def fewest_servers(scratch: Scratch, job: int, m: int) -> int:
     if scratch.job[job].picky == 0:
         return int((gang + largest - 1) // largest)
     held, count = 0, 0
-    for size in range(largest, 0, -1):
-        for i in range(state.partition[m].first_own, state.partition[m].last_own):
+    for size in range(largest, 0, -1):  # no sort: sizes are few
+        for i in range(state.partition[m].first_own, state.partition[m].last_own):  # any of a size
             server = state.own[i]
             if held >= gang or state.server[server].closed > 0:
                 continue
@@ -189,8 +190,8 @@ def fewest_servers(scratch: Scratch, job: int, m: int) -> int:
 def _on_emptiest(scratch: Scratch, job: int, m: int, servers: int) -> int:
     """Workers that the `servers` emptiest servers of partition `m` can take on empty GPUs now."""
     state, held, count = scratch.state, 0, 0
-    for size in range(scratch.partition[m].largest, 0, -1):
-        for i in range(state.partition[m].first_own, state.partition[m].last_own):
+    for size in range(scratch.partition[m].largest, 0, -1):  # no sort: counts are few
+        for i in range(state.partition[m].first_own, state.partition[m].last_own):  # any of a count
             server = state.own[i]
             now = min(
                 state.free_gpus.usable[server], workers_on(state, scratch.job[job], server, False)
@@ -254,7 +255,7 @@ def _next_server(scratch: Scratch, m: int, left: int) -> int:
     shared, state = scratch.here[0].shared, scratch.state
     rack = state.server[scratch.used[0]].rack
     best, best_key = -1, -1
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):  # ties: the lower
         server = state.own[i]
         count = _usable(scratch, server, shared)
         if count == 0 or scratch.server[server].taken > 0:
@@ -281,7 +282,7 @@ def fill_outwards(scratch: Scratch, job: int, m: int) -> bool:
     if _usable(scratch, here.server, here.shared) == 0:
         return False
     left, server, shares = scratch.job[job].gang - scalars.num_placed, here.server, False
-    while left > 0:
+    while left > 0:  # one by one: the next depends on how many workers are left
         where = scratch.server[server]
         where.taken = min(left, _usable(scratch, server, here.shared))
         scratch.used[scalars.num_used] = server
@@ -308,12 +309,12 @@ def choose_gpus(scratch: Scratch) -> None:
     Workers that have their place already come before all others.
     """
     done, shared, gpus = 0, scratch.here[0].shared, scratch.state.gpu
-    for i in range(scratch.scalars[0].num_placed):
+    for i in range(scratch.scalars[0].num_placed):  # first: the next worker's GPU comes after these
         scratch.chosen[done] = scratch.placed[i]
         done += 1
-    for i in range(scratch.scalars[0].num_used):
+    for i in range(scratch.scalars[0].num_used):  # as filled: worker i runs on the i-th GPU
         where, left = scratch.state.server[scratch.used[i]], scratch.server[scratch.used[i]].taken
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # empty ones are alike: the lowest ids
             if left > 0 and gpus[gpu].tenants == 0 and scratch.gpu[gpu].placed == 0:
                 scratch.chosen[done] = gpu
                 done += 1
@@ -332,14 +333,14 @@ def _choose_cheapest(scratch: Scratch, first_gpu: int, last_gpu: int, done: int,
     In one pass: asking for the cheapest so many times took five times as long for a whole server.
     """
     chosen, gpus, count = scratch.chosen, scratch.gpu, 0
-    for gpu in range(first_gpu, last_gpu):
+    for gpu in range(first_gpu, last_gpu):  # ascending, so of equals the lower id stands first
         cost = gpus[gpu].cost
         skip = scratch.state.gpu[gpu].tenants == 0 or gpus[gpu].placed != 0 or cost >= NO_COST
         if skip or (count == left and cost >= gpus[chosen[done + count - 1]].cost):
             continue
         count = min(count + 1, left)
         at = done + count - 1
-        while at > done and gpus[chosen[at - 1]].cost > cost:
+        while at > done and gpus[chosen[at - 1]].cost > cost:  # few are wanted: insertion is cheap
             chosen[at] = chosen[at - 1]
             at -= 1
         chosen[at] = gpu

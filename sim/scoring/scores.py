@@ -129,7 +129,7 @@ def close_decision(scoring: Scoring) -> None:
     if orders.mixed != 0:
         sort_orders(state, orders.first_row, orders.first_gpu)
         at = orders.first_row
-        while at < state.world[0].num_logged and state.log[at].kind == PREEMPT:
+        while at < state.world[0].num_logged and state.log[at].kind == PREEMPT:  # they stand first
             row = state.job[state.log[at].job]
             row.seen_progress_s = row.progress_s
             at += 1
@@ -339,7 +339,7 @@ def score_of(x: FloatArray, weights: FloatArray, units: Units) -> float:
 def _bent(x: FloatArray, units: Units) -> float:
     """What the layer adds."""
     hidden = units.hidden
-    for h in range(len(hidden)):
+    for h in range(len(hidden)):  # in place: kernels make no arrays
         hidden[h] = units.bias[h]
     add_product(x, units.inner, hidden)
     added = 0.0

@@ -59,7 +59,7 @@ def _least_left_s(scratch: Scratch, gpu: int, newcomer_s: float) -> float:
         -1 where there are none, or one that does not yield.
     """
     least_s, state = -1.0, scratch.state
-    for k in range(state.gpu[gpu].tenants):
+    for k in range(state.gpu[gpu].tenants):  # all have to go: one that does not yield is enough
         job = state.tenant[gpu, k]
         if _is_victim(scratch, job):
             continue
@@ -75,9 +75,9 @@ def _room_without(scratch: Scratch, job: int, server: int) -> int:
     """Workers of `job` that a server could take on empty GPUs, were the victims gone."""
     state, where, empty = scratch.state, scratch.state.server[server], 0
     cpu_milli, memory_mib = where.cpu_free_milli, where.memory_free_mib
-    for gpu in range(where.first_gpu, where.last_gpu):
+    for gpu in range(where.first_gpu, where.last_gpu):  # anew: victims change from call to call
         staying = 0
-        for k in range(state.gpu[gpu].tenants):
+        for k in range(state.gpu[gpu].tenants):  # each worker of a gang gives back its own part
             tenant = state.tenant[gpu, k]
             if _is_victim(scratch, tenant):
                 cpu_milli += scratch.job[tenant].cpu_milli
@@ -91,7 +91,7 @@ def _room_without(scratch: Scratch, job: int, server: int) -> int:
 @kernel
 def _add_victims(scratch: Scratch, gpu: int) -> None:
     scalars, state = scratch.scalars[0], scratch.state
-    for k in range(state.gpu[gpu].tenants):
+    for k in range(state.gpu[gpu].tenants):  # some may be victims already, by another of their GPUs
         job = state.tenant[gpu, k]
         if not _is_victim(scratch, job):
             scratch.marked[job] = scalars.mark
@@ -104,9 +104,9 @@ def _empty_server(scratch: Scratch, job: int, server: int, workers: int) -> bool
     """Add victims until a server has room for so many workers: who has most left goes first."""
     where, newcomer_s = scratch.state.server[server], left_s(scratch, job)
     first = scratch.scalars[0].num_victims
-    while _room_without(scratch, job, server) < workers:
+    while _room_without(scratch, job, server) < workers:  # counted anew: gangs leave several GPUs
         best, most_s = -1, 0.0
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # ties go to the lower id
             least_s = _least_left_s(scratch, gpu, newcomer_s)
             if least_s > most_s:
                 best, most_s = gpu, least_s
@@ -121,7 +121,7 @@ def _empty_server(scratch: Scratch, job: int, server: int, workers: int) -> bool
 def _spare(scratch: Scratch, job: int, server: int, workers: int, first: int) -> None:
     """Let victims from number `first` on stay if there is room without their going."""
     scalars, at = scratch.scalars[0], first
-    while at < scalars.num_victims:
+    while at < scalars.num_victims:  # no range: the last victim takes a spared one's place
         spared = scratch.victim[at]
         scratch.marked[spared] = 0
         if _room_without(scratch, job, server) < workers:
@@ -136,15 +136,15 @@ def _spare(scratch: Scratch, job: int, server: int, workers: int, first: int) ->
 def place_in_room(scratch: Scratch, job: int, m: int) -> None:
     """Fill `chosen` for the start of `job` in the room that `make_room` found, its victims gone."""
     state, done = scratch.state, 0
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):  # filling reads all
         server = state.own[i]
         away = state.server[server].closed > 0
         scratch.server[server].alone = 0 if away else _room_without(scratch, job, server)
     scratch.here[0].shared = 0
     fill_outwards(scratch, job, m)
-    for i in range(scratch.scalars[0].num_used):
+    for i in range(scratch.scalars[0].num_used):  # as filled: worker i runs on the i-th GPU
         where, left = state.server[scratch.used[i]], scratch.server[scratch.used[i]].taken
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # empty ones are alike: the lowest ids
             if left > 0 and _falls_empty(scratch, gpu):
                 scratch.chosen[done] = gpu
                 done += 1
@@ -180,7 +180,7 @@ def _next_server(scratch: Scratch, job: int, m: int, left: int) -> int:
     """The next server of a larger gang: in the first one's rack if possible, the emptiest."""
     state, rack = scratch.state, scratch.state.server[scratch.used[0]].rack
     newcomer_s, best, best_key = left_s(scratch, job), -1, -1
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):  # ties: the lower
         server = state.own[i]
         taken, workers = scratch.server[server].taken, min(left, _could_hold(scratch, job, server))
         if taken > 0 or workers == 0 or _could_empty(scratch, server, newcomer_s) < workers:
@@ -203,7 +203,7 @@ def make_room(scratch: Scratch, job: int, m: int) -> bool:
     clear(scratch)
     scalars.mark += 1
     scalars.num_victims = 0
-    while left > 0:
+    while left > 0:  # ends early where the place would not be compact
         workers = min(left, _could_hold(scratch, job, server)) if server >= 0 else 0
         if workers == 0 or scalars.num_used == most:
             return False
@@ -227,7 +227,7 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
     Larger gangs than a server: by the count of wholly empty ones.
     """
     gang, scalars, state = scratch.job[job].gang, scratch.scalars[0], scratch.state
-    for m in range(len(scratch.partition)):
+    for m in range(len(scratch.partition)):  # one place is enough, wherever it is
         if m != home:
             may = state.job[job].forwards < scalars.max_forwards and could_run(scratch, job, m)
             if may and placeable_now(scratch, job, m):
@@ -236,6 +236,7 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
             if placeable_now(scratch, job, m):
                 return True
         else:
+            # one by one: the newcomer takes some
             for i in range(state.partition[m].first_own, state.partition[m].last_own):
                 server = state.own[i]
                 room = min(
@@ -255,7 +256,7 @@ def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
     )  # fmt: skip
     freed, homeless, times, work_s = 0, 0, 0, 0.0
     least_s, ran_s, now_s = np.inf, np.inf, scratch.state.world[0].now_s
-    for k in range(scalars.num_victims):
+    for k in range(scalars.num_victims):  # only now: of those found first, some were spared
         victim = scratch.victim[k]
         row, size = scratch.state.job[victim], scratch.job[victim].gang
         victim_s = left_s(scratch, victim)
@@ -267,7 +268,7 @@ def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
         if not _fits_elsewhere(scratch, victim, m):
             homeless += size
     empty = 0
-    for i in range(scalars.num_used):
+    for i in range(scalars.num_used):  # what was empty before may be left over, too
         empty += scratch.state.free_gpus.usable[scratch.used[i]]
     wait_s = wait_here_s(scratch.ahead, gang, home)
     x[OfSuspension.WORK_RATIO] = np.log(work_s / (job_s * gang)) / SCALE
@@ -305,7 +306,7 @@ def next_room(scratch: Scratch, job: int, m: int, first: int) -> int:
     """
     part, newcomer_s = scratch.state.partition[m], left_s(scratch, job)
     least = min(scratch.job[job].gang, scratch.partition[m].largest)
-    for i in range(first, part.last_own - part.first_own):
+    for i in range(first, part.last_own - part.first_own):  # `first`: behind those already asked
         server = scratch.state.own[part.first_own + i]
         scratch.here[0].server = server
         # most servers fail the first, which is quick
@@ -325,10 +326,10 @@ def best_room(scratch: Scratch, job: int, home: int, m: int) -> int:
     """
     best, best_worth = -1, -np.inf
     i = next_room(scratch, job, m, 0)
-    while i >= 0:
+    while i >= 0:  # to the last: worth does not follow the order of servers
         weigh_suspension(scratch, job, home, m)
         worth = 0.0
-        for k in range(len(_ROOM_AT)):
+        for k in range(len(_ROOM_AT)):  # the other columns are alike for all places in `m`
             worth += _ROOM_WORTH[k] * scratch.suspension[_ROOM_AT[k]]
         if worth > best_worth:
             best, best_worth = scratch.here[0].server, worth

@@ -115,10 +115,10 @@ def copy_numbers(values: FloatArray, out: FloatArray) -> None:
 @kernel
 def add_product(x: FloatArray, weight: FloatArray, out: FloatArray) -> None:
     """Add x (I,) times weight (I, O) to out (O,), whose numbers lie side by side in memory."""
-    for i in range(len(x)):
+    for i in range(len(x)):  # outside: an input of 0 spares a whole row of weights
         value = x[i]
         if value != 0.0:  # a third of most candidates' features are 0
-            for o in range(len(out)):
+            for o in range(len(out)):  # inside: these lie side by side in memory
                 out[o] += weight[i, o] * value
 
 

@@ -42,7 +42,7 @@ def _measure_servers(scratch: Scratch, m: int) -> None:
     part.jobs_waiting = 0
     part.running = 0
     part.due = 0
-    for size in range(1, sizes.shape[1]):
+    for size in range(1, sizes.shape[1]):  # ascending: the last one found is the largest
         part.up += size * sizes[m, size]
         if sizes[m, size] > 0:
             part.largest = size
@@ -52,13 +52,13 @@ def _measure_servers(scratch: Scratch, m: int) -> None:
 def _lay_out_jobs(scratch: Scratch) -> None:
     state, largest_gang = scratch.state, 1
     world, jobs = state.world[0], state.job
-    for at in range(world.num_running):
+    for at in range(world.num_running):  # in any order: sums and a maximum
         job = state.running[at]
         part = scratch.partition[jobs[job].partition]
         largest_gang = max(largest_gang, scratch.job[job].gang)
         part.running += 1
         part.wanted += scratch.job[job].gang
-    for i in range(world.num_queued):
+    for i in range(world.num_queued):  # ascending, so that rows are in order of submission
         job = state.queue[world.queue_first + i]
         part = scratch.partition[jobs[job].partition]
         write_waiting(scratch, i, job)
@@ -98,11 +98,11 @@ def measure_room(scratch: Scratch, m: int) -> None:
 def _measure_release(scratch: Scratch, m: int) -> None:
     state, ahead = scratch.state, scratch.ahead
     ahead.largest[m] = scratch.partition[m].largest
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):  # all: time passes
         where = state.server[state.own[i]]
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # each has tenants of its own
             free_s = NEVER_S if where.closed > 0 else 0.0
-            for k in range(state.gpu[gpu].tenants):
+            for k in range(state.gpu[gpu].tenants):  # who stays longest decides
                 free_s = max(free_s, left_s(scratch, state.tenant[gpu, k]))
             ahead.free_s[gpu] = free_s
     sort_release(ahead, m)
@@ -111,10 +111,10 @@ def _measure_release(scratch: Scratch, m: int) -> None:
 @kernel
 def begin_gang(scratch: Scratch, gpus: IntArray) -> None:
     """From now on the gang at hand has workers on `gpus` that stay there; none: a new gang."""
-    for i in range(scratch.scalars[0].num_placed):
+    for i in range(scratch.scalars[0].num_placed):  # those listed: all marks would be many more
         scratch.gpu[scratch.placed[i]].placed = 0
     scratch.scalars[0].num_placed = len(gpus)
-    for i in range(len(gpus)):
+    for i in range(len(gpus)):  # in both forms: listed in order, marked to be asked for
         scratch.placed[i] = gpus[i]
         scratch.gpu[gpus[i]].placed = 1
 
@@ -125,7 +125,7 @@ OLD_SHARE = 4  # at most a 1 / OLD_SHARE of the window is for jobs out of patien
 @kernel
 def _is_in_window(scratch: Scratch, at: int) -> bool:
     found = False
-    for i in range(scratch.scalars[0].num_window):
+    for i in range(scratch.scalars[0].num_window):  # short; asked only where old jobs came first
         found = found or scratch.window[i] == at
     return found
 
@@ -149,7 +149,7 @@ def choose_window(scratch: Scratch, m: int) -> None:
             scratch.window[scalars.num_window] = at
             scalars.num_window += 1
     old, end = scalars.num_window, scalars.window - 1
-    for at in range(scalars.num_waiting):
+    for at in range(scalars.num_waiting):  # all: a key does not follow the order of rows
         if not waits_in(scratch, at, m):
             continue
         full = scalars.num_window == scalars.window
@@ -183,7 +183,7 @@ def _insert(scratch: Scratch, at: int, first: int) -> None:
         place -= 1
     else:
         scalars.num_window += 1
-    while place > first and _goes_before(scratch, at, scratch.window[place - 1]):
+    while place > first and _goes_before(scratch, at, scratch.window[place - 1]):  # few: insertion
         scratch.window[place] = scratch.window[place - 1]
         place -= 1
     scratch.window[place] = at
@@ -196,9 +196,9 @@ def put_off_the_homeless(scratch: Scratch, m: int) -> None:
     So they keep nobody out of it. To be called before `choose_window`.
     """
     state, away = scratch.state, False
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):  # one is enough
         away = away or state.server[state.own[i]].closed > 0
-    for at in range(scratch.scalars[0].num_waiting if away else 0):
+    for at in range(scratch.scalars[0].num_waiting if away else 0):  # all up: nobody is homeless
         row = scratch.waiting[at]
         gang = scratch.job[row.job].gang
         if waits_in(scratch, at, m) and most_workers(scratch, row.job, m, False) < gang:
@@ -224,10 +224,11 @@ def _measure_starts(scratch: Scratch) -> None:
     """
     _sort_window(scratch)
     _measure_lines(scratch)
-    for target in range(len(scratch.partition)):
+    for target in range(len(scratch.partition)):  # a forward compares its start here and there
         done = 0
-        for i in range(scratch.scalars[0].num_window):
+        for i in range(scratch.scalars[0].num_window):  # by key, so each line is gone through once
             at = scratch.window[scratch.by_key[i]]
+            # those before it in line have taken their places when it starts
             while done < scratch.line_count[target] and _is_before(
                 scratch, scratch.line[target, done], at
             ):
@@ -244,8 +245,9 @@ def _measure_starts(scratch: Scratch) -> None:
 @kernel
 def _sort_window(scratch: Scratch) -> None:
     """Let `by_key` be the places of the window by key; in the window old jobs come first."""
-    for i in range(scratch.scalars[0].num_window):
+    for i in range(scratch.scalars[0].num_window):  # insertion: in order, but for the old ones
         at = i
+        # rows break ties, so there is one order only
         while at > 0 and _is_before(
             scratch, scratch.window[i], scratch.window[scratch.by_key[at - 1]]
         ):
@@ -274,7 +276,7 @@ def _join_line(scratch: Scratch, at: int, m: int) -> None:
         place -= 1
     else:
         scratch.line_count[m] += 1
-    while place > 0 and _is_before(scratch, at, line[m, place - 1]):
+    while place > 0 and _is_before(scratch, at, line[m, place - 1]):  # insertion: lines are short
         line[m, place] = line[m, place - 1]
         place -= 1
     line[m, place] = at
