@@ -205,7 +205,7 @@ def order_suspension(scratch: Scratch, memory: Memory, row: int, m: int) -> None
     best_room(scratch, job, turn.agent, m)
     place_in_room(scratch, job, m)
     turn.preempts = scratch.scalars[0].num_victims
-    for k in range(turn.preempts):
+    for k in range(turn.preempts):  # touched, so that this epoch leaves them alone
         memory.preempt[k] = scratch.victim[k]
         scratch.touched[scratch.victim[k]] = scratch.scalars[0].decision
     memory.waited[m] = 0

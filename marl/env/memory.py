@@ -131,7 +131,7 @@ def gather(state: State, memory: Memory) -> None:
     interval. Call this after every advance: somebody decides at the very instant at which a job is
     ready, so the first time it is seen waiting is that instant.
     """
-    for job in range(len(state.job)):
+    for job in range(len(state.job)):  # also those that have left: their last interval is seen once
         row = state.job[job]
         if row.status == PENDING:
             return  # jobs arrive in order of rows

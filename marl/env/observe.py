@@ -131,10 +131,10 @@ def _pair_rows(
         scratch.here[0],
         fewest_servers(scratch, job, m),
     )
-    for mode in range(first_mode, last_mode + 1):
+    for mode in range(first_mode, last_mode + 1):  # amid a gang, only that of its first worker
         if room < (BESIDE if mode == SHARED else ALONE):
             continue
-        for i in range(part.last_own - part.first_own):
+        for i in range(part.last_own - part.first_own):  # by the places that actions name
             here.server = scratch.state.own[part.first_own + i]
             here.shared = mode == SHARED
             if not fill_outwards(scratch, job, m):
@@ -162,7 +162,7 @@ def _forward_rows(
     stuck, own_load = not could_run(scratch, job, own), load_of(scratch, own)
     if whole:
         measure_work_ahead(scratch, job)
-    for m in range(len(scratch.partition)):
+    for m in range(len(scratch.partition)):  # one at a time: the scratch holds one row
         legal = m != own and hops_left > 0 and could_run(scratch, job, m)
         if not (legal or whole):
             continue
@@ -186,7 +186,7 @@ def _state_rows(scratch: Scratch, own: int, alone: bool, buffers: Buffers) -> No
     whole = _is_whole(buffers)
     if whole:
         server_rows(scratch, own, buffers.gpus, buffers.servers)
-    for m in range(len(scratch.partition) if whole else 0):
+    for m in range(len(scratch.partition) if whole else 0):  # what is but a prior reads none
         peer_row(scratch, own, m, buffers.peers[m])
         if len(buffers.all_gpus) > 0 and (m == own or not alone):
             server_rows(scratch, m, buffers.all_gpus[m], buffers.all_servers[m])
@@ -210,7 +210,7 @@ def observe_agent(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) 
     _state_rows(scratch, own, limits.alone, buffers)
     can_start, overdue, whole = False, False, _is_whole(buffers)
     last_mode = SHARED if limits.sharing else EXCLUSIVE
-    for w in range(scratch.scalars[0].num_window):
+    for w in range(scratch.scalars[0].num_window):  # by place: actions name it
         job = scratch.waiting[scratch.window[w]].job
         legal = _pair_rows(scratch, own, job, EXCLUSIVE, last_mode, buffers.pairs[w], starts[w])
         can_start = can_start or legal
@@ -236,14 +236,14 @@ def observe_rooms(
     None are legal where only starts are, nor is one elsewhere for a job sent in this epoch.
     """
     partitions, legal = buffers.suspensions.shape[1], 0
-    for w in range(scratch.scalars[0].num_window):
+    for w in range(scratch.scalars[0].num_window):  # one that can start rules all of them out
         if pressed != 0 and buffers.jobs[w, OfJob.CAN_START] > 0.0:
             return 0
     scratch.here[0].shared = EXCLUSIVE
-    for w in range(scratch.scalars[0].num_window):
+    for w in range(scratch.scalars[0].num_window):  # by place: actions name it
         job = scratch.waiting[scratch.window[w]].job
         may_go = scratch.state.job[job].forwards < most and not is_sent(memory, job)
-        for m in range(len(scratch.partition)):
+        for m in range(len(scratch.partition)):  # at home, too: longer jobs may run there
             if may_make_room(scratch, job, own, m, may_go) and best_room(scratch, job, own, m) >= 0:
                 copy_to(scratch.suspension, buffers.suspensions[w, m])
                 buffers.action_mask[first + w * partitions + m] = 1
@@ -270,7 +270,7 @@ def observe_next_worker(
     width, room = buffers.jobs.shape[0], buffers.servers.shape[0]
     starts = buffers.action_mask[: width * room * MODES].reshape(width, room * MODES)
     _state_rows(scratch, own, limits.alone, buffers)
-    for w in range(scratch.scalars[0].num_window):
+    for w in range(scratch.scalars[0].num_window):  # all are seen, though one alone can go on
         job, legal = scratch.waiting[scratch.window[w]].job, False
         if w == begun.row:
             legal = _pair_rows(
@@ -285,12 +285,12 @@ def observe_next_worker(
 def hide_peers(own: int, seen: Buffers) -> None:
     """Leave of other partitions that jobs may be sent there, and no more: an ablation."""
     hide_others(own, seen.peers, seen.context)
-    for column in OF_OTHERS:
+    for column in OF_OTHERS:  # legality and what is the job's own stay
         seen.forwards[:, :, column] = 0.0
-    for m in range(len(seen.all_gpus)):
+    for m in range(len(seen.all_gpus)):  # none unless the whole datacenter is seen
         if m != own:
             seen.all_gpus[m] = 0.0
             seen.all_servers[m] = 0.0
-    for m in range(seen.suspensions.shape[1]):
+    for m in range(seen.suspensions.shape[1]):  # none where agents may not suspend
         if m != own:
             seen.suspensions[:, m, OfSuspension.LEGAL + 1 :] = 0.0

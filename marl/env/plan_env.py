@@ -81,7 +81,7 @@ class Weights(NamedTuple):
 @kernel
 def _latest(times_s: FloatArray) -> float:
     latest_s = 0.0
-    for each_s in times_s:
+    for each_s in times_s:  # from 0, where nothing is placed yet
         latest_s = max(latest_s, each_s)
     return latest_s
 
@@ -95,7 +95,7 @@ def look(dag: DagArrays, hopes: Hopes, task: int, scratch: Scratch) -> int:
     least_end, least_out = np.inf, np.inf
     row = task if len(hopes.outlook) > 1 else 0
     so_far = _latest(scratch.load)
-    for listed in range(count):
+    for listed in range(count):  # first all ends: they are told from the least of them
         here = scratch.shortlist[listed]
         length = dag.work[task] / dag.speed[here]
         ready = arrives_s(dag, task, here, lanes.gpu, lanes.finish)
@@ -107,14 +107,14 @@ def look(dag: DagArrays, hopes: Hopes, task: int, scratch: Scratch) -> int:
         seen[listed, OfPlace.OUTLOOK] = hopes.outlook[row, here]
         least_end = min(least_end, begin + length)
         least_out = min(least_out, hopes.outlook[row, here])
-    for listed in range(count):
+    for listed in range(count):  # again, for the least ones are known only now
         here = scratch.shortlist[listed]
         seen[listed, OfPlace.END] -= least_end
         seen[listed, OfPlace.OUTLOOK] -= least_out
         for feature in range(OfPlace.PARENT):  # all times
             cut = min(max(seen[listed, feature] / hopes.scale_s, -FAR), FAR)
             seen[listed, feature] = cut
-        for edge in range(dag.first_parent[task], dag.first_parent[task + 1]):
+        for edge in range(dag.first_parent[task], dag.first_parent[task + 1]):  # one is enough
             if lanes.gpu[dag.parent[edge]] == here:
                 seen[listed, OfPlace.PARENT] = 1.0
         later = (least_end - so_far) / hopes.scale_s + seen[listed, OfPlace.END]
@@ -141,11 +141,11 @@ def place_by_value(
     dag: DagArrays, hopes: Hopes, weights: Weights, scratch: Scratch, hidden: FloatArray
 ) -> None:
     """Every task on the GPU of its shortlist that the network values most; `hidden` (2, h)."""
-    for turn in range(len(hopes.order)):
+    for turn in range(len(hopes.order)):  # parents first: children wait for their output
         task = hopes.order[turn]
         count = look(dag, hopes, task, scratch)
         best, chosen = -np.inf, 0
-        for listed in range(count):
+        for listed in range(count):  # ties go to the GPU nearest to the load hoped for
             value = _value(weights, scratch.seen[listed], hidden)
             if value > best:
                 best, chosen = value, listed
@@ -155,15 +155,15 @@ def place_by_value(
 @kernel
 def _value(weights: Weights, seen: FloatArray, hidden: FloatArray) -> float:
     """As `PlacementNetwork`: less the end of the task, plus what was learned."""
-    for unit in range(len(weights.first)):
+    for unit in range(len(weights.first)):  # unit by unit, as plans are made without torch
         total = weights.first_bias[unit]
-        for feature in range(len(seen)):
+        for feature in range(len(seen)):  # summed in place: kernels make no arrays
             total += weights.first[unit, feature] * seen[feature]
         hidden[0, unit] = max(total, 0.0)
     value = -seen[OfPlace.END]
-    for unit in range(len(weights.second)):
+    for unit in range(len(weights.second)):  # the last layer in one go: nothing else reads these
         total = weights.second_bias[unit]
-        for before in range(len(weights.first)):
+        for before in range(len(weights.first)):  # each unit reads all of the layer before
             total += weights.second[unit, before] * hidden[0, before]
         value += weights.last[unit] * max(total, 0.0)
     return value

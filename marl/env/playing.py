@@ -107,11 +107,11 @@ def is_idle(state: State, agent: int) -> bool:
 def _keep_sent(play: Play) -> int:
     """Make forwards of jobs that were sent in this epoch illegal; how many of them were legal."""
     scratch, buffers, kept, width = play.scratch, play.buffers, 0, play.numbers[FORWARD, 2]
-    for row in range(scratch.scalars[0].num_window):
+    for row in range(scratch.scalars[0].num_window):  # any may have been sent in this epoch
         if not is_sent(play.memory, scratch.waiting[scratch.window[row]].job):
             continue
         first = play.numbers[FORWARD, 0] + row * width
-        for m in range(width):
+        for m in range(width):  # mask and row must say the same
             kept += buffers.action_mask[first + m]
             buffers.action_mask[first + m] = 0
             buffers.forwards[row, m, OfForward.LEGAL] = 0.0
@@ -148,7 +148,7 @@ def _see_kinds(play: Play, agent: int) -> int:
     """Fill what belongs to kinds of actions that a rule allows; how many of these are legal."""
     limits, legal = _limits(play, agent), 0
     most = 0 if limits.alone else limits.max_forwards
-    for kind in range(len(play.numbers) - 1):
+    for kind in range(len(play.numbers) - 1):  # kinds without a rule have no address here
         sees, first = play.routine[SEE_KIND + kind], play.numbers[kind, 0]
         if sees != 0:
             legal += count(
@@ -164,11 +164,11 @@ def _see(play: Play, agent: int, silent: bool) -> int:
     turn, part = memory.turn[0], scratch.state.partition[agent]
     begin_turn(scratch, agent)
     blank(buffers)
-    for i in range(part.last_own - part.first_own):
+    for i in range(part.last_own - part.first_own):  # fixed, yet `blank` clears them
         buffers.server_rack[i] = play.racks[part.first_own + i]
-    for m in range(min(len(buffers.all_racks), len(scratch.partition))):
+    for m in range(min(len(buffers.all_racks), len(scratch.partition))):  # none unless all are seen
         each = scratch.state.partition[m]
-        for i in range(each.last_own - each.first_own):
+        for i in range(each.last_own - each.first_own):  # each is padded by itself
             buffers.all_racks[m, i] = play.racks[each.first_own + i]
     if turn.begun == 0 or silent:
         begin_gang(scratch, memory.begun_gpus[:0])
@@ -244,10 +244,10 @@ def find_turn(play: Play) -> bool:
     # At most epochs most partitions have no job that waits, hence nothing to choose.
     memory.busy[:] = 0
     first = state.world[0].queue_first
-    for at in range(first, first + state.world[0].num_queued):
+    for at in range(first, first + state.world[0].num_queued):  # once for all partitions
         memory.busy[state.job[state.queue[at]].partition] = 1
     asked = False
-    for m in range(agents):
+    for m in range(agents):  # who has nothing to choose has no turn
         if memory.busy[m] == 0:
             memory.waited[m] = 1
         asked = asked or memory.waited[m] == 0
@@ -255,7 +255,7 @@ def find_turn(play: Play) -> bool:
         return False
     _refresh(play)
     last, amid = turn.last, turn.begun > 0
-    for i in range(agents):
+    for i in range(agents):  # on from the last: it acts until it waits
         agent = (last + i) % agents
         if memory.waited[agent] == 0 and not (amid and agent != last):  # noqa: SIM102  (compiled)
             if _look(play, agent, False):
@@ -331,7 +331,7 @@ def play_on(play: Play) -> int:
     choice) call it again.
     """
     turn = play.memory.turn[0]
-    while not log_half_full(play.scratch.state):
+    while not log_half_full(play.scratch.state):  # an instant must not fill the log
         if turn.is_open != 0:
             turn.decisions += 1
             if find_turn(play):
