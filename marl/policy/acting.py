@@ -25,7 +25,7 @@ def take_turns(play: Play, net: Net, ends: IntArray) -> int:
     """
     turn, state = play.memory.turn[0], play.scratch.state
     turn.decisions = 0
-    while turn.decisions < len(ends) and not log_half_full(state):
+    while turn.decisions < len(ends) and not log_half_full(state):  # orders are read from the log
         if not find_turn(play):
             return OVER
         if not ask(net.routine[ACT], play, count(net.routine[CHOOSE], play, net)):

@@ -101,7 +101,7 @@ def joined(parts: list[Contrasts]) -> Contrasts:
 def _play_until(play: Play, net: Net, until_s: float) -> int:
     """Run on to the first turn at or after `until_s`: PAUSE; OVER, STUCK, FULL or ILLEGAL."""
     world = play.scratch.state.world
-    while True:
+    while True:  # turn by turn: nothing tells how many a horizon has
         verdict = count(net.routine[PLAY_ON], play)
         if verdict != TURN:
             return int(verdict)
@@ -122,7 +122,7 @@ def cost_at(state: State, at_s: float) -> float:
             and what it leaves undone, or it would pay to let users give up.
     """
     total = 0.0
-    for j in range(len(state.job)):
+    for j in range(len(state.job)):  # also those that have left: they cost what they took
         job = state.job[j]
         if job.submit_s >= at_s:
             continue

@@ -96,25 +96,25 @@ def _encode_servers(net: Net, gpus: FloatArray, servers: FloatArray, server_rack
     """Servers from their GPUs, and the racks' sums and counts."""
     net.rack[:] = 0.0
     net.in_rack[:] = 0
-    for s in range(servers.shape[0]):
+    for s in range(servers.shape[0]):  # in one pass: racks add up servers as they are made
         if servers[s, OfServer.THERE] <= 0.0:
             continue
         count = 0
         net.gpu_mean[:] = 0.0
-        for k in range(gpus.shape[1]):
+        for k in range(gpus.shape[1]):  # none is kept: a server reads their mean alone
             if gpus[s, k, OfGpu.THERE] <= 0.0:
                 continue
             copy_numbers(net.gpu.bias, net.gpu_state)
             add_product(gpus[s, k], net.gpu.own, net.gpu_state)
-            for d in range(len(net.gpu_mean)):
+            for d in range(len(net.gpu_mean)):  # ReLU on the way: the state is not read again
                 net.gpu_mean[d] += max(net.gpu_state[d], 0.0)
             count += 1
-        for d in range(len(net.gpu_mean)):
+        for d in range(len(net.gpu_mean)):  # means: servers differ in size
             net.gpu_mean[d] /= max(count, 1)
         update(servers[s], net.gpu_mean, net.server_up, net.server[s])
         rack = server_rack[s]
         net.in_rack[rack] += 1
-        for h in range(len(net.cluster)):
+        for h in range(len(net.cluster)):  # a sum until all are counted
             net.rack[rack, h] += net.server[s, h]
 
 
@@ -123,19 +123,19 @@ def _encode_racks(net: Net) -> bool:
     """Racks from their servers, the partition from its racks, and racks again; False: no server."""
     net.mean[:] = 0.0
     racks = 0
-    for r in range(len(net.in_rack)):
+    for r in range(len(net.in_rack)):  # racks without a server that is up do not count
         if net.in_rack[r] == 0:
             continue
         racks += 1
-        for h in range(len(net.mean)):
+        for h in range(len(net.mean)):  # not needed before the way down: scratch so far
             net.rack_down_state[r, h] = net.rack[r, h] / net.in_rack[r]
         update(net.mean, net.rack_down_state[r], net.rack_up, net.rack[r])
-        for h in range(len(net.mean)):
+        for h in range(len(net.mean)):  # racks count alike, however many servers they have
             net.mean[h] += net.rack[r, h]
-    for h in range(len(net.mean)):
+    for h in range(len(net.mean)):  # only now are the racks counted
         net.mean[h] /= max(racks, 1)
     update(net.mean, net.mean, net.cluster_up, net.cluster)
-    for r in range(len(net.in_rack)):
+    for r in range(len(net.in_rack)):  # a second pass: each reads the partition's state
         if net.in_rack[r] > 0:
             update(net.rack[r], net.cluster, net.rack_down, net.rack_down_state[r])
     return racks > 0
@@ -148,7 +148,7 @@ def _encode_partition(
     """Fill `lower` and `cluster`, GPU -> server -> rack -> partition and back; False: no server."""
     _encode_servers(net, gpus, servers, server_rack)
     has_server = _encode_racks(net)
-    for s in range(servers.shape[0]):
+    for s in range(servers.shape[0]):  # after the racks, which each reads
         net.lower[s, :] = 0.0
         if servers[s, OfServer.THERE] > 0.0:
             update(
@@ -162,13 +162,13 @@ def _encode_partition(
 @kernel
 def _encode_others(net: Net, buffers: Buffers) -> None:
     """Fill `embedded` and `place`, partition by partition."""
-    for m in range(len(buffers.all_gpus)):
+    for m in range(len(buffers.all_gpus)):  # one by one: they share the scratch of one partition
         servers = buffers.all_servers[m]
         has_server = _encode_partition(net, buffers.all_gpus[m], servers, buffers.all_racks[m])
-        for h in range(len(net.cluster)):
+        for h in range(len(net.cluster)):  # the next one overwrites it
             net.embedded[m, h] = net.cluster[h] if has_server else 0.0
         net.place[m] = 0.0
-        for s in range(servers.shape[0]):
+        for s in range(servers.shape[0]):  # padding is 0 and stays so
             add_product(net.lower[s], net.found, net.place[m, s])
 
 
@@ -177,21 +177,21 @@ def _encode(net: Net, buffers: Buffers) -> None:
     """Fill `state` and `keys`, and what is read of all partitions."""
     _encode_others(net, buffers)
     has_server = _encode_partition(net, buffers.gpus, buffers.servers, buffers.server_rack)
-    for s in range(buffers.servers.shape[0]):
+    for s in range(buffers.servers.shape[0]):  # once a turn, for every job of the window
         copy_numbers(net.key.bias, net.keys[s])
         add_product(net.lower[s], net.key.own, net.keys[s])
     width, context = len(net.cluster), len(buffers.context)
     net.state[:] = 0.0
-    for h in range(width if has_server else 0):
+    for h in range(width if has_server else 0):  # none: zeros, as in torch
         net.state[h] = net.cluster[h]
-    for k in range(context):
+    for k in range(context):  # behind the cluster, where weights expect it
         net.state[width + k] = buffers.context[k]
     count = 0.0
-    for m in range(buffers.peers.shape[0]):
+    for m in range(buffers.peers.shape[0]):  # first: their number is what sums are divided by
         count += buffers.peers[m, OfPeer.THERE]
-    for m in range(buffers.peers.shape[0]):
+    for m in range(buffers.peers.shape[0]):  # divided on the way, which spares a pass
         if buffers.peers[m, OfPeer.THERE] > 0.0:
-            for k in range(buffers.peers.shape[1]):
+            for k in range(buffers.peers.shape[1]):  # behind the context, where weights expect it
                 net.state[width + context + k] += buffers.peers[m, k] / max(count, 1.0)
 
 
@@ -199,9 +199,9 @@ def _encode(net: Net, buffers: Buffers) -> None:
 def _ask(net: Net, buffers: Buffers, w: int, by: Two, out: FloatArray) -> None:
     """Fill out (H,): what row `w` of the window asks of servers, here (`query`) or elsewhere."""
     jobs = buffers.jobs.shape[1]
-    for k in range(jobs):
+    for k in range(jobs):  # copied: the first layer reads one vector
         net.asked[k] = buffers.jobs[w, k]
-    for k in range(len(buffers.context)):
+    for k in range(len(buffers.context)):  # behind the job, where weights expect it
         net.asked[jobs + k] = buffers.context[k]
     two_layers(net.asked, by, net.hidden, out)
 
@@ -213,7 +213,7 @@ def _best_start(
     """The better of `best` (action, logit) and the legal starts of row `w`, from action `first`."""
     action, most = best
     servers, width, asked = buffers.servers.shape[0], len(net.cluster), False
-    for at in range(servers * MODES):
+    for at in range(servers * MODES):  # ascending: ties go to the lower action
         if buffers.action_mask[first + at] == 0:
             continue
         if net.speaks and not asked:
@@ -224,7 +224,7 @@ def _best_start(
         score = prior_start(net.prior, buffers, w, s, mode)
         if net.speaks:
             match = 0.0
-            for h in range(width):
+            for h in range(width):  # scores are rounded, so any order of summing will do
                 match += net.query_state[h] * net.keys[s, mode * width + h]
             score += match / math.sqrt(width)
             pair = buffers.pairs[w, s, mode]
@@ -239,11 +239,11 @@ def _best_start(
 def _found_in(net: Net, buffers: Buffers, m: int) -> float:
     """How well what is `sought` is found in partition `m`: ln of a sum over its servers."""
     most, total, width = -np.inf, 0.0, len(net.sought)
-    for s in range(buffers.all_servers.shape[1]):
+    for s in range(buffers.all_servers.shape[1]):  # one pass: a larger one scales the sum anew
         if buffers.all_servers[m, s, OfServer.THERE] <= 0.0:
             continue
         match = 0.0
-        for h in range(width):
+        for h in range(width):  # torch adds in another order: equal but for rounding
             match += net.sought[h] * net.place[m, s, h]
         match /= math.sqrt(width)
         if match > most:
@@ -258,12 +258,12 @@ def _fill_pair(net: Net, buffers: Buffers, m: int, row: FloatArray) -> int:
     """Fill `pair`: the row of a forward or suspension, what is known of partition `m`; its size."""
     width, peers = len(row), buffers.peers.shape[1]
     all_of = width + peers
-    for k in range(width):
+    for k in range(width):  # copied: the first layer reads one vector
         net.pair[k] = row[k]
-    for k in range(peers):
+    for k in range(peers):  # behind the row, where weights expect it
         net.pair[width + k] = buffers.peers[m, k]
     if len(buffers.all_gpus) > 0:
-        for h in range(len(net.sought)):
+        for h in range(len(net.sought)):  # embedded once a turn, read by each pair
             net.pair[all_of + h] = net.embedded[m, h]
         all_of += len(net.sought) + 1
         net.pair[all_of - 1] = _found_in(net, buffers, m)
@@ -280,7 +280,7 @@ def _best_elsewhere(
     rows = buffers.suspensions if suspends else buffers.forwards
     by = net.suspend_for if suspends else net.forward_to
     shared = False
-    for m in range(rows.shape[1]):
+    for m in range(rows.shape[1]):  # ascending: ties go to the lower action
         if buffers.action_mask[first + m] == 0:
             continue
         if net.speaks and not shared:
@@ -312,11 +312,11 @@ def best_action(net: Net, buffers: Buffers, numbers: IntArray) -> int:
         add_product(net.state, net.suspend_for.of_state, net.of_state[2])
     best = (-1, -np.inf)
     window, starts = buffers.jobs.shape[0], buffers.servers.shape[0] * MODES
-    for w in range(window):
+    for w in range(window):  # starts first: they have the lower numbers, and win ties
         read_job(net.prior, buffers, w)
         best = _best_start(net, buffers, w, w * starts, best)
-    for kind in (FORWARD, SUSPEND):
-        for w in range(window if numbers[kind, 2] > 0 else 0):
+    for kind in (FORWARD, SUSPEND):  # then these, by number
+        for w in range(window if numbers[kind, 2] > 0 else 0):  # no suspensions without the rule
             read_job(net.prior, buffers, w)
             best = _best_elsewhere(
                 net, buffers, kind, w, numbers[kind, 0] + w * numbers[kind, 2], best
@@ -341,7 +341,7 @@ def _play(play: Play, net: Net, until: int) -> int:
     """Run on from where nobody is asked; OVER, STUCK, FULL, PAUSE (so many decisions), ILLEGAL."""
     turn = play.memory.turn[0]
     turn.halt = until
-    while True:
+    while True:  # turn by turn, until Python is needed
         verdict = count(net.routine[PLAY_ON], play)
         if verdict != TURN:
             return int(verdict)

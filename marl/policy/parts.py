@@ -91,13 +91,13 @@ def update(own: FloatArray, neighbour: FloatArray, by: Update, out: FloatArray) 
 def norm(x: FloatArray, by: Norm) -> None:
     """LayerNorm, in place."""
     mean, square = 0.0, 0.0
-    for i in range(len(x)):
+    for i in range(len(x)):  # the mean first: squares are taken around it
         mean += x[i]
     mean /= len(x)
-    for i in range(len(x)):
+    for i in range(len(x)):  # in a second pass: in one, large numbers would lose digits
         square += (x[i] - mean) ** 2
     scale = 1.0 / np.sqrt(square / len(x) + NORM_EPSILON)
-    for i in range(len(x)):
+    for i in range(len(x)):  # in place: the sums are done
         x[i] = (x[i] - mean) * scale * by.weight[i] + by.bias[i]
 
 
