@@ -212,14 +212,16 @@ def _best_start(
 ) -> tuple[int, float]:
     """The better of `best` (action, logit) and the legal starts of row `w`, from action `first`."""
     action, most = best
-    servers, width, asked = buffers.servers.shape[0], len(net.cluster), False
+    servers, width, known = buffers.servers.shape[0], len(net.cluster), False
     for at in range(servers * MODES):  # ascending: ties go to the lower action
         if buffers.action_mask[first + at] == 0:
             continue
-        if net.speaks and not asked:
-            asked = True
-            _ask(net, buffers, w, net.query, net.query_state)
-            share(buffers.jobs[w], net.start, net.of_state[0], net.start_shared)
+        if not known:  # most rows have no legal start: theirs are not worked out
+            known = True
+            read_job(net.prior, buffers, w)
+            if net.speaks:
+                _ask(net, buffers, w, net.query, net.query_state)
+                share(buffers.jobs[w], net.start, net.of_state[0], net.start_shared)
         s, mode = at // MODES, at % MODES
         score = prior_start(net.prior, buffers, w, s, mode)
         if net.speaks:
@@ -279,14 +281,16 @@ def _best_elsewhere(
     suspends = kind == SUSPEND
     rows = buffers.suspensions if suspends else buffers.forwards
     by = net.suspend_for if suspends else net.forward_to
-    shared = False
+    known = False
     for m in range(rows.shape[1]):  # ascending: ties go to the lower action
         if buffers.action_mask[first + m] == 0:
             continue
-        if net.speaks and not shared:
-            shared = True
-            share(buffers.jobs[w], by, net.of_state[2 if suspends else 1], net.pair_shared)
-            if len(buffers.all_gpus) > 0:
+        if not known:
+            known = True
+            read_job(net.prior, buffers, w)
+            if net.speaks:
+                share(buffers.jobs[w], by, net.of_state[2 if suspends else 1], net.pair_shared)
+            if net.speaks and len(buffers.all_gpus) > 0:
                 _ask(net, buffers, w, net.seek, net.sought)
         if suspends:
             score = prior_suspension(net.prior, buffers, w, m)
@@ -313,11 +317,9 @@ def best_action(net: Net, buffers: Buffers, numbers: IntArray) -> int:
     best = (-1, -np.inf)
     window, starts = buffers.jobs.shape[0], buffers.servers.shape[0] * MODES
     for w in range(window):  # starts first: they have the lower numbers, and win ties
-        read_job(net.prior, buffers, w)
         best = _best_start(net, buffers, w, w * starts, best)
     for kind in (FORWARD, SUSPEND):  # then these, by number
         for w in range(window if numbers[kind, 2] > 0 else 0):  # no suspensions without the rule
-            read_job(net.prior, buffers, w)
             best = _best_elsewhere(
                 net, buffers, kind, w, numbers[kind, 0] + w * numbers[kind, 2], best
             )
