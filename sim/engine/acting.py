@@ -71,7 +71,7 @@ def _see_tenants(state: State, memory: Memory, server: int) -> None:
     if memory.seen_at[server] == where.version:
         return
     memory.seen_at[server] = where.version
-    for gpu in range(where.first_gpu, where.last_gpu):
+    for gpu in range(where.first_gpu, where.last_gpu):  # all: a version tells of the whole server
         row, who = state.gpu[gpu], profiles + OTHERS
         if row.tenants == 0:
             who = profiles + EMPTY
@@ -100,13 +100,13 @@ def _count_anew(state: State, memory: Memory, number: int, server: int) -> int:
     """GPUs of a server that one of a class may take or join."""
     class_, where, count = memory.job_class[number], state.server[server], 0
     if class_.gpu_milli != WHOLE_GPU_MILLI:
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # of parts nothing is remembered
             count += _sharing_cost(state, memory, number, gpu) < NO_COST
         return count
     _see_tenants(state, memory, server)
     joins, who = memory.joins, memory.who
     type_, profile = memory.server_type[server], class_.profile
-    for gpu in range(where.first_gpu, where.last_gpu):
+    for gpu in range(where.first_gpu, where.last_gpu):  # mostly looked up: pairs come up again
         may = joins[type_, profile, who[gpu]]
         if may == UNKNOWN:
             may = _ask_joining(state, memory, number, gpu)
@@ -121,7 +121,7 @@ def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
     """How many GPUs each server has to share, for a class that needs nothing but whole GPUs."""
     part, offer, like = state.partition[m], memory.offer, memory.job_class[number].like
     counted_at, joinable = memory.counted_at[like], memory.joinable[like]
-    for i in range(part.first_own, part.last_own):
+    for i in range(part.first_own, part.last_own):  # all: the last offer may be another class's
         server = state.own[i]
         most, count = state.free_gpus.most[server], joinable[server]
         if counted_at[server] != state.server[server].version:
@@ -139,8 +139,10 @@ def _clear(state: State, memory: Memory, m: int) -> None:
     """Begin an offer of partition `m`: servers of another are no part of it."""
     before, offer = memory.scalars[0].room_of, memory.offer
     if before not in (m, NOBODY):
+        # Only there can anything be other than 0: the other servers need no visit.
         for i in range(state.partition[before].first_own, state.partition[before].last_own):
             server = state.own[i]
+            # None stays marked on a server that offers nothing.
             for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
                 offer.gpu[gpu] = False
             set_usable(offer, 0, server, 0)
@@ -175,7 +177,7 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
     if mode == SHARED and memory.job_class[number].picky == 0:
         _offer_sharing(state, memory, m, number)
         return
-    for i in range(part.first_own, part.last_own):
+    for i in range(part.first_own, part.last_own):  # cores and memory bound each server's workers
         server = state.own[i]
         most = workers_on(state, memory.job_class[number], server, False)
         if whole:
@@ -190,9 +192,9 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
     if mode == TIGHT and memory.job_class[number].gang == 1:
         _leave_tightest(state, memory, m)
     if mode == ALONE and not whole:
-        for i in range(part.first_own, part.last_own):
+        for i in range(part.first_own, part.last_own):  # what would be left over slows nobody
             where = state.server[state.own[i]]
-            for gpu in range(where.first_gpu, where.last_gpu):
+            for gpu in range(where.first_gpu, where.last_gpu):  # all: costs of others are not read
                 offer.cost[gpu] = 1.0
 
 
@@ -206,7 +208,7 @@ def name_shared(state: State, memory: Memory, server: int) -> None:
     number, placer = memory.scalars[0].offered, memory.rule[0].placer
     class_, where, joins = memory.job_class[number], state.server[server], memory.joins
     if class_.picky == 0 and placer not in LOOK_AT_COSTS:
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # another of its like may have counted
             may = joins[memory.server_type[server], class_.profile, memory.who[gpu]]
             if may == UNKNOWN:
                 may = _ask_joining(state, memory, number, gpu)
@@ -221,9 +223,9 @@ def _leave_tightest(state: State, memory: Memory, m: int) -> None:
     part, offer = state.partition[m], memory.offer
     servers = state.own[part.first_own : part.last_own]
     leave_tightest(state, servers, offer.gpu, offer.cost)
-    for server in servers:
+    for server in servers:  # counted anew: who stays was known only after the last server
         where, count = state.server[server], 0
-        for gpu in range(where.first_gpu, where.last_gpu):
+        for gpu in range(where.first_gpu, where.last_gpu):  # `leave_at` marks, it does not count
             count += offer.gpu[gpu]
         set_usable(offer, 0, server, count)
 
@@ -299,7 +301,7 @@ def start(state: State, memory: Memory, job: int) -> None:
         return
     gang = state.job[job].num_gpus
     if memory.routine[NOTE] != 0:
-        for i in range(gang):
+        for i in range(gang):  # before the start: NOTE looks at the tenants until now
             tell(memory.routine[NOTE], state, memory, memory.gpus[i])
     start_on(state, job, memory.gpus, gang, np.inf)
     memory.waiter[job].started_in = memory.scalars[0].decisions
@@ -347,10 +349,10 @@ def open_decision(state: State, memory: Memory) -> None:
 def _look_at_links(state: State, memory: Memory) -> None:
     """Remember who is on links; where it is others, who was refused may have a place."""
     changed = False
-    for server in range(len(state.server)):
+    for server in range(len(state.server)):  # no stop at the first change: all are remembered
         changed |= memory.nic_jobs[server] != state.server[server].nic_jobs
         memory.nic_jobs[server] = state.server[server].nic_jobs
-    for rack in range(len(state.rack)):
+    for rack in range(len(state.rack)):  # compared, for a change that was undone is none
         changed |= memory.uplink_jobs[rack] != state.rack[rack].uplink_jobs
         memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
     memory.scalars[0].link_changes += changed

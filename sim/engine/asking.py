@@ -44,11 +44,11 @@ def _serve_keyed(
 
     False, and nothing is served, where a key is NaN.
     """
-    for at in range(len(jobs)):
+    for at in range(len(jobs)):  # checked as they are written: after a NaN nothing is served
         if np.isnan(keys[at]):
             return False
         memory.waiter[jobs[at]].key = keys[at]
-    for at in range(running, len(jobs)):
+    for at in range(running, len(jobs)):  # who runs has a key, but stands in no queue
         join(state, memory, jobs[at])
     serve(state, memory, m)
     memory.num_live[m] = 0

@@ -63,7 +63,7 @@ def _first_in(state: State, memory: Memory, m: int, home: int, best: int, all_: 
     With `all_` also one that is known to have none.
     """
     classes, at = len(memory.job_class), 0
-    while at < memory.num_live[home]:
+    while at < memory.num_live[home]:  # no range: a queue of withdrawn jobs is dropped on the way
         queue = memory.live[home, at]
         job = first_of(state, memory, home, queue)
         if job == NOBODY:
@@ -112,7 +112,7 @@ def fill(state: State, memory: Memory, m: int, stealing: int) -> int:
     memory.scalars[0].pass_ += 1
     takes = stealing != 0
     started, strict = 0, memory.rule[0].skip_blocked == 0 and not takes
-    while memory.scalars[0].verdict == LEGAL:
+    while memory.scalars[0].verdict == LEGAL:  # a job a turn; a start that is refused ends it
         job = first_waiting(state, memory, m, takes)
         if job == NOBODY:
             break
@@ -155,7 +155,7 @@ def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: boo
     """Start who of `jobs`, in this order, has room in partition `m`; how many."""
     memory.scalars[0].pass_ += 1
     started, judges = 0, memory.rule[0].judges_job != 0
-    for at, job in enumerate(jobs):
+    for at, job in enumerate(jobs):  # once: a start may make room, but who was passed waits on
         if memory.scalars[0].verdict != LEGAL:
             break
         if not _may_be_served(state, memory, m, jobs, at, takes):
@@ -229,6 +229,7 @@ def order_counts(state: State, memory: Memory, m: int, takes: bool, least: int) 
         return False
     memory.scalars[0].pass_ += 1
     waiting, room, strict = 0, 0, rule.skip_blocked == 0 and not takes
+    # Left where the answer is sure: each trial of a place costs time.
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         job = state.queue[at]
         if not _waits_for(state, memory, m, job, takes):
@@ -257,7 +258,7 @@ def first_to_ask(state: State, memory: Memory, m: int, takes: bool) -> int:
     Those before it are served. The number of partitions if there is none, or nothing goes on.
     """
     least = least_gang(state)
-    while m < len(state.partition):
+    while m < len(state.partition):  # in order, for who is taken by one waits for no other
         if memory.scalars[0].verdict != LEGAL:
             return len(state.partition)
         if order_counts(state, memory, m, takes, least):
@@ -293,6 +294,7 @@ def note_timers(state: State, memory: Memory) -> None:
     if memory.rule[0].placer != DELAY:
         return
     world, rule, scalars = state.world[0], memory.rule[0], memory.scalars[0]
+    # All: who queues last may have the timer that runs out first.
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         row = state.job[state.queue[at]]
         since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
@@ -308,9 +310,10 @@ def wanted_gpus(state: State) -> IntArray:
     """(M,) GPUs that waiting and running jobs want."""
     world = state.world[0]
     wanted = np.zeros(len(state.partition), dtype=np.int64)
+    # Counted where a job is routed, not kept at every event.
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         wanted[state.job[state.queue[at]].partition] += state.job[state.queue[at]].num_gpus
-    for job in state.running[: world.num_running]:
+    for job in state.running[: world.num_running]:  # who runs is a load as much as who waits
         wanted[state.job[job].partition] += state.job[job].num_gpus
     return wanted
 
@@ -321,7 +324,7 @@ def _least_loaded(state: State, job: int, home: int, wanted: IntArray) -> int:
     best, least = home, np.inf
     if capacity_for(state, home, job) > 0:
         least = (wanted[home] - state.job[job].num_gpus) / state.partition[home].gpus
-    for m in range(len(wanted)):
+    for m in range(len(wanted)):  # only less wins: on ties home, then the lowest number
         if m != home and capacity_for(state, m, job) > 0:
             share = wanted[m] / state.partition[m].gpus
             if share < least:
@@ -346,12 +349,13 @@ def route_arrivals(state: State, memory: Memory) -> None:
         return
     # Those who arrive stand last; children that become ready stand where they were submitted.
     first = world.queue_first if world.ready_s == world.now_s else last
+    # Rows are in order of submission: this instant's stand together, last.
     while first > world.queue_first and state.job[state.queue[first - 1]].submit_s == world.now_s:
         first -= 1
-    while first < last and not _arrives(state, memory, state.queue[first]):
+    while first < last and not _arrives(state, memory, state.queue[first]):  # none new: no counting
         first += 1
     wanted = wanted_gpus(state) if first < last else np.zeros(0, dtype=np.int64)
-    for at in range(first, last):
+    for at in range(first, last):  # by row: each is counted where it goes before the next is asked
         job = state.queue[at]
         home, gang = state.job[job].partition, state.job[job].num_gpus
         if not _arrives(state, memory, job):

@@ -47,7 +47,7 @@ def _decide(state: State, memory: Memory) -> None:
         tell(routine[ROUTE], state, memory)
     if rule.ages != 0:
         put_in_order(state, memory)
-    for m in range(len(state.partition)):
+    for m in range(len(state.partition)):  # all before any takes: who has room at home stays there
         if (memory.num_live[m] if rule.listed == 0 else state.world[0].num_queued) == 0:
             continue
         if rule.preempts != 0 and rule.listed == 0:
@@ -58,7 +58,7 @@ def _decide(state: State, memory: Memory) -> None:
             count(routine[FILL], state, memory, m, 0)
     note_timers(state, memory)
     if rule.forwarding == STEAL and state.world[0].num_queued > 0:
-        for m in range(len(state.partition)):
+        for m in range(len(state.partition)):  # in order of numbers: who comes first takes first
             if count(routine[FILL], state, memory, m, 1) > 0 and rule.order == QUANTA:
                 memory.scalars[0].lost_wake_s = np.inf
                 tell(routine[QUANTUM], state, memory, m)
@@ -104,7 +104,7 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
 
     A decision whose orders were asked for is ended here, so that Python calls once for each.
     """
-    while True:
+    while True:  # an instant a turn; left where Python has to act, or the run is over
         verdict = DECIDE
         if memory.scalars[0].due != ASKED_FOR:
             verdict = _next_due(state, memory)
@@ -125,11 +125,11 @@ def order_is_idle(state: State, memory: Memory) -> bool:
     if state.world[0].num_queued < (1 if rule.preempts != 0 else 2):
         return True  # nobody to put in an order
     least = least_gang(state)
-    for m in range(len(state.partition)):
+    for m in range(len(state.partition)):  # one in which the order counts is enough to ask for it
         if order_counts(state, memory, m, False, least):
             return False
     if rule.forwarding == STEAL:
-        for m in range(len(state.partition)):
+        for m in range(len(state.partition)):  # who may take from others chooses among other jobs
             if order_counts(state, memory, m, True, least):
                 return False
     return True
@@ -170,7 +170,7 @@ def _made(code: int, a: float, b: float) -> float:
 def work_out(state: State, memory: Memory, job: int, runs: int) -> float:
     """The key of a job that waits, or `runs`, by `Memory.steps`; NaN is told as an error."""
     steps, value = memory.steps, 0.0
-    for at in range(len(steps)):
+    for at in range(len(steps)):  # a step reads steps before it alone, so one pass is enough
         step = steps[at]
         if step.code >= codes.PLUS:
             step.value = _made(step.code, steps[step.a].value, steps[step.b].value)

@@ -69,6 +69,7 @@ def fill_by_id(
         state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu,
         at + min(wanted, free_gpus.usable[server]),
     )
+    # To the end also when the gang is whole: a server has few GPUs.
     for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
         if at < last and usable[gpu]:
             memory.gpus[at] = gpu
@@ -114,12 +115,12 @@ def most_usable_first(
 def _best_fit(state: State, memory: Memory, free_gpus: FreeGpus, part: int, gang: int) -> None:
     """On the tightest server with room for all, else on those with fewest usable GPUs first."""
     most = free_gpus.tally.shape[1] - 2
-    for usable in range(gang, most + 1):
+    for usable in range(gang, most + 1):  # by the tally, without a look at servers; tightest first
         if free_gpus.tally[part, usable] > 0:
             _fill(state, memory, free_gpus, next_server(free_gpus, part, usable, 0), gang, 0)
             return
     usable, server, at = 1, NONE, 0
-    while at < gang:
+    while at < gang:  # fewest usable first, so that empty servers stay empty
         server = next_server(free_gpus, part, usable, server + 1)
         if server == NONE:
             usable += 1
@@ -136,7 +137,7 @@ def _compact(state: State, memory: Memory, free_gpus: FreeGpus, part: int, gang:
         most_usable_first(state, memory, free_gpus, part, gang)
         return
     level = last_level(tally, largest, gang)
-    for _ in range(gang // largest if gang > largest else 0):
+    for _ in range(gang // largest if gang > largest else 0):  # none where one server holds all
         server = next_server(free_gpus, part, largest, server + 1)
         at = _fill(state, memory, free_gpus, server, largest, at)
     if at < gang:
@@ -159,8 +160,9 @@ def place_by_cost(state: State, memory: Memory, free: int, m: int, job: int) -> 
     """The usable GPUs with least cost, lowest ids on ties; in order of ids."""
     free_gpus, gang = looked_at(state, memory, free), state.job[job].num_gpus
     usable = np.zeros(len(free_gpus.gpu), dtype=np.bool_)
-    for server in own_servers(state, m):
+    for server in own_servers(state, m):  # marks of servers that offer nothing may be old ones
         if free_gpus.usable[server] > 0:
+            # Into an array by id: on ties of cost the stable sort leaves the lowest first.
             for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
                 usable[gpu] = free_gpus.gpu[gpu]
     gpus = np.flatnonzero(usable)
@@ -202,9 +204,10 @@ def place_by_skew(state: State, memory: Memory, free: int, m: int, job: int) -> 
 def _racks_by_room(state: State, free_gpus: FreeGpus, m: int) -> tuple[int, int]:
     """The rack with fewest usable GPUs but some, and the one with most; the lowest on ties."""
     room, fullest, emptiest = np.zeros(len(state.rack), dtype=np.int64), NONE, 0
+    # Own servers alone: what others own of a rack does not count.
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         room[state.server[state.own[i]].rack] += free_gpus.usable[state.own[i]]
-    for rack in range(len(room)):
+    for rack in range(len(room)):  # a rack with nothing usable does not count as the fullest
         if room[rack] > 0 and (fullest == NONE or room[rack] < room[fullest]):
             fullest = rack
         if room[rack] > room[emptiest]:
@@ -217,11 +220,11 @@ def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
     """Where `closest` begins (`sim.placers.by_room` says the rule); some GPU is usable."""
     fullest, emptiest = _racks_by_room(state, free_gpus, m)
     part, roomiest, largest = state.partition[m], NONE, 0
-    for i in range(part.first_own, part.last_own):
+    for i in range(part.first_own, part.last_own):  # a larger gang begins where most is free
         largest = max(largest, free_gpus.most[state.own[i]])
-    for rack in (fullest, emptiest):
+    for rack in (fullest, emptiest):  # the emptiest only where the fullest has no such server
         tightest = NONE
-        for i in range(part.first_own, part.last_own):
+        for i in range(part.first_own, part.last_own):  # strictly tighter: ties go to the first
             server = state.own[i]
             usable = free_gpus.usable[server]
             if state.server[server].rack != rack or usable < gang:
@@ -230,7 +233,7 @@ def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
                 tightest = server
         if tightest != NONE and gang <= largest:
             return tightest
-    for i in range(part.first_own, part.last_own):
+    for i in range(part.first_own, part.last_own):  # no server holds all: the one with most there
         server = state.own[i]
         if state.server[server].rack == emptiest and (
             roomiest == NONE or free_gpus.usable[server] > free_gpus.usable[roomiest]
@@ -244,7 +247,8 @@ def place_closely(state: State, memory: Memory, free: int, m: int, job: int) -> 
     """GPUs of the seed's server, then of its rack, then any; by id."""
     free_gpus, gang = looked_at(state, memory, free), state.job[job].num_gpus
     seed, at = _seed_server(state, free_gpus, m, gang), 0
-    for distance in range(3):
+    for distance in range(3):  # three passes instead of a sort, as there are three distances
+        # Servers of a partition ascend, and so do the GPUs of one distance.
         for i in range(state.partition[m].first_own, state.partition[m].last_own):
             server = state.own[i]
             where = state.server[server]

@@ -52,7 +52,7 @@ def _limit(memory: Memory, number: int) -> None:
 def _first_waiting(state: State, memory: Memory, m: int) -> int:
     """Who of partition `m` comes first of all that may have room, the preempted included."""
     best, at, classes = memory.scalars[0].preempted, 0, len(memory.job_class)
-    while at < memory.num_live[m]:
+    while at < memory.num_live[m]:  # no range: a queue of withdrawn jobs is dropped on the way
         queue = memory.live[m, at]
         job = first_of(state, memory, m, queue)
         if job == NOBODY:
@@ -74,7 +74,7 @@ def _gather_victims(state: State, memory: Memory, m: int, key: float) -> None:
     if by_service:
         refresh_ranks(state, memory)
     scalars.num_victims, scalars.victims = 0, NOBODY
-    for at in range(state.world[0].num_running):
+    for at in range(state.world[0].num_running):  # heaped, not sorted: `_victim` may ask for few
         job = state.running[at]
         if several and state.job[job].partition != m:
             continue
@@ -107,9 +107,9 @@ def _victim(memory: Memory, rank: int) -> int:
 def _lift(state: State, memory: Memory, job: int) -> None:
     """Take a victim off its GPUs for a trial, remembering its place among their tenants."""
     row = state.job[job]
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # its place differs from GPU to GPU
         gpu, place_ = state.placed[at], 0
-        while state.tenant[gpu, place_] != job:
+        while state.tenant[gpu, place_] != job:  # no bound: it is one of the tenants
             place_ += 1
         memory.lifted[at] = place_
     note_leaving(state, memory, job)
@@ -121,9 +121,9 @@ def _lower(state: State, memory: Memory, job: int) -> None:
     """Undo `_lift`; the last that was lifted first."""
     row = state.job[job]
     occupy(state, job, state.placed[row.first : row.first + row.held])
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # sums over tenants depend on their order
         gpu, place_ = state.placed[at], memory.lifted[at]
-        for k in range(state.gpu[gpu].tenants - 1, place_, -1):
+        for k in range(state.gpu[gpu].tenants - 1, place_, -1):  # from behind: none is lost
             state.tenant[gpu, k] = state.tenant[gpu, k - 1]
         state.tenant[gpu, place_] = job
 
@@ -131,7 +131,7 @@ def _lower(state: State, memory: Memory, job: int) -> None:
 @kernel
 def _uses_stamped(state: State, memory: Memory, job: int) -> bool:
     row, used = state.job[job], False
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # one GPU is enough: a gang stops as a whole
         used = used or memory.stamped[state.placed[at]] == memory.scalars[0].stamp
     return used
 
@@ -172,12 +172,12 @@ def _take_gpus(state: State, memory: Memory, job: int, ranks: int) -> None:
 
     Then, where its workers still lack cores or memory, others on these servers, in turn.
     """
-    for rank in range(ranks):
+    for rank in range(ranks):  # they stop anyway, and may leave cores and memory enough
         if memory.victim[rank] != NOBODY and _uses_stamped(state, memory, memory.victim[rank]):
             _push_off(state, memory, rank)
     if state.world[0].demands_matter == 0:
         return
-    for rank in range(ranks):
+    for rank in range(ranks):  # in order of giving way, each only if something still lacks
         victim = memory.victim[rank]
         if victim != NOBODY and _stands_in_the_way(state, memory, job, victim):
             _push_off(state, memory, rank)
@@ -195,9 +195,9 @@ def _stamp(state: State, memory: Memory, job: int, found: bool) -> None:
 @kernel
 def _lift_to(state: State, memory: Memory, ranks: IntArray, lifted: int, wanted: int) -> int:
     """Have the first `wanted` of these victims lifted; `lifted` of them are. Gives `wanted`."""
-    for at in range(lifted, wanted):
+    for at in range(lifted, wanted):  # only those that the trial before had not lifted
         _lift(state, memory, memory.victim[ranks[at]])
-    for at in range(lifted - 1, wanted - 1, -1):
+    for at in range(lifted - 1, wanted - 1, -1):  # last lifted first: each finds its old place
         _lower(state, memory, memory.victim[ranks[at]])
     return wanted
 
@@ -206,7 +206,7 @@ def _lift_to(state: State, memory: Memory, ranks: IntArray, lifted: int, wanted:
 def _ranks_below(memory: Memory, job: int) -> IntArray:
     """Ranks of the victims that may give way to `job`, first to give way first."""
     rank, count, ranks = 0, 0, np.empty(len(memory.victim), dtype=np.int64)
-    while True:
+    while True:  # how many there are is not known: they come off a heap as asked for
         victim = _victim(memory, rank)
         if victim == NOBODY and rank >= memory.scalars[0].num_victims:
             return ranks[:count]
@@ -227,7 +227,7 @@ def search_aside(state: State, memory: Memory, m: int, job: int) -> bool:
     if most > 0 and memory.scalars[0].verdict == LEGAL:
         lifted = _lift_to(state, memory, ranks, 0, most)
         found = ask(memory.routine[PLACE], state, memory, m, job)
-    while found and low < high:
+    while found and low < high:  # few trials: the number found suffices, though a smaller may
         middle = (low + high) // 2
         lifted = _lift_to(state, memory, ranks, lifted, middle)
         if ask(memory.routine[PLACE], state, memory, m, job):
@@ -254,7 +254,7 @@ def _push_aside(state: State, memory: Memory, m: int, job: int) -> bool:
     scalars, waiter, part = memory.scalars[0], memory.waiter, state.partition[m]
     releases = part.releases
     rank, found = 0, False
-    while not found:
+    while not found:  # each trial goes on from the last: one victim more is lifted
         victim = _victim(memory, rank)
         if victim == NOBODY and rank >= scalars.num_victims:
             break
@@ -265,7 +265,7 @@ def _push_aside(state: State, memory: Memory, m: int, job: int) -> bool:
             _lift(state, memory, victim)
             found = ask(memory.routine[PLACE], state, memory, m, job)
     _stamp(state, memory, job, found)
-    for lifted in range(rank - 1, -1, -1):
+    for lifted in range(rank - 1, -1, -1):  # last lifted first: each finds its old place
         if memory.victim[lifted] != NOBODY:
             _lower(state, memory, memory.victim[lifted])
     part.releases = releases  # trials are none: what was refused stays refused
@@ -330,7 +330,7 @@ def serve(state: State, memory: Memory, m: int) -> None:
     scalars.pass_ += 1
     scalars.preempted = scalars.num_victims = scalars.victims = scalars.aside = NOBODY
     scalars.lost_wake_s = float("inf")
-    while scalars.verdict == LEGAL:
+    while scalars.verdict == LEGAL:  # anew after each job: who was preempted may come next
         job = _first_waiting(state, memory, m)
         if job == NOBODY:
             break
@@ -346,7 +346,7 @@ def serve(state: State, memory: Memory, m: int) -> None:
         if lost:
             memory.waiter[job].left = scalars.stopped
             scalars.stopped = job
-    while scalars.aside != NOBODY:
+    while scalars.aside != NOBODY:  # only now: in the queue each would have come first again
         job = scalars.aside
         scalars.aside = memory.waiter[job].left
         join(state, memory, job)

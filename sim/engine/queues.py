@@ -140,10 +140,11 @@ def join(state: State, memory: Memory, job: int) -> None:
 def put_in_order(state: State, memory: Memory) -> None:
     """Let all who wait do so by their keys of now, where keys change as jobs wait."""
     world, rule = state.world[0], memory.rule[0]
-    for m in range(len(state.partition)):
+    for m in range(len(state.partition)):  # all heaps are void: their order is that of old keys
         memory.num_live[m] = 0
-        for number in range(memory.queue.shape[1]):
+        for number in range(memory.queue.shape[1]):  # size alone: `join` roots an empty queue anew
             memory.queue[m, number].size = 0
+    # From the kernel's queue: heaps may hold jobs, too, that users have withdrawn.
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         job = state.queue[at]
         if rule.listed != 0:
@@ -177,7 +178,7 @@ def take_out(state: State, memory: Memory, job: int) -> None:
     """Take `job` out of the queue in which it waits, wherever it stands there (rare, so plain)."""
     m, number = state.job[job].partition, queue_number(state, memory, job)
     queue, kept = memory.queue[m, number], NOBODY
-    for _ in range(queue.size):
+    for _ in range(queue.size):  # all of them once: a skew heap finds its first job only
         first = queue.root
         queue.root = heap_pop(memory.waiter, first, 1)
         if first != job:
@@ -194,11 +195,11 @@ def follow(state: State, memory: Memory) -> bool:
     """
     world, scalars, rule = state.world[0], memory.scalars[0], memory.rule[0]
     if rule.order == FIXED and rule.preempts == 0 and scalars.keyed == 0:
-        for at in range(world.num_joined):
+        for at in range(world.num_joined):  # one that has run is enough: all keys are written anew
             if state.job[state.joined[at]].restarts > 0:
                 return False
     scalars.keyed = 0
-    for at in range(world.num_joined):
+    for at in range(world.num_joined):  # some may have been withdrawn since: their status says so
         job = state.joined[at]
         if state.job[job].status == QUEUED and memory.rule[0].listed != 0:
             memory.waiter[job].key = waiting_key(state, memory, job)
@@ -271,7 +272,7 @@ def refresh_ranks(state: State, memory: Memory) -> None:
     if scalars.ranked_in == scalars.decisions:
         return
     scalars.ranked_in = scalars.decisions
-    for at in range(state.world[0].num_running):
+    for at in range(state.world[0].num_running):  # many are passed by `early_s` without arithmetic
         rank, job = memory.rank[at], state.running[at]
         if rank.job == job and rank.early_s > now_s:
             continue
@@ -317,12 +318,12 @@ def note_quantum(state: State, memory: Memory, m: int) -> None:
     scalars, now_s, running = memory.scalars[0], state.world[0].now_s, state.running
     least_s, soon_s, several = scalars.lost_wake_s, np.inf, len(state.partition) > 1
     refresh_ranks(state, memory)
-    for at in range(state.world[0].num_running):
+    for at in range(state.world[0].num_running):  # first roughly, by times that stand at hand
         rank = rank_of(state, memory, at)
         if rank != NOBODY and not (several and state.job[running[at]].partition != m):
             soon_s = min(soon_s, memory.rank[rank].next_s)
     soon_s += 2.0 * (SLACK_S + SLACK_FRAC * abs(now_s))
-    for at in range(state.world[0].num_running):
+    for at in range(state.world[0].num_running):  # then exactly, who may be first within rounding
         job, rank = running[at], rank_of(state, memory, at)
         if several and state.job[job].partition != m:
             continue
@@ -362,11 +363,12 @@ def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArr
     if len(jobs) == 0:
         return jobs
     largest = 0
+    # The largest server is that of the partition, whether it is away or not.
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         where = state.server[state.own[i]]
         largest = max(largest, where.last_gpu - where.first_gpu)
     left_s = np.empty(len(jobs))
-    for i, job in enumerate(jobs):
+    for i, job in enumerate(jobs):  # who has outrun the prediction has nothing left, not less
         done_s = state.job[job].seen_progress_s
         left_s[i] = max(memory.waiter[job].estimate_s - done_s, 0.0)
     gang = np.array([state.job[job].num_gpus for job in jobs])

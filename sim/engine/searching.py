@@ -34,9 +34,9 @@ from sim.summing import block_sum, mean
 def _usable_by_cost(state: State, memory: Memory, free_gpus: FreeGpus, servers: IntArray) -> Offer:
     """Usable GPUs by server, on each the cheapest first, then by id."""
     first = np.zeros(len(free_gpus.usable) + 1, dtype=np.int64)
-    for server in servers:
+    for server in servers:  # others' servers keep 0, so that their ranges are empty
         first[server + 1] = free_gpus.usable[server]
-    for server in range(len(free_gpus.usable)):
+    for server in range(len(free_gpus.usable)):  # sums, in place: where each server's GPUs begin
         first[server + 1] += first[server]
     count = first[len(first) - 1]
     gpus, cost = np.empty(count, dtype=np.int64), np.empty(count)
@@ -44,13 +44,14 @@ def _usable_by_cost(state: State, memory: Memory, free_gpus: FreeGpus, servers: 
         state.free_gpus.gpu if memory.scalars[0].whole != 0 else free_gpus.gpu,
         memory.scalars[0].priced != 0,
     )
-    for server in servers:
+    for server in servers:  # each fills its own range, so no GPUs of two servers are compared
         end = first[server]
+        # Ids ascend, so of GPUs that cost the same the lowest stands first.
         for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
             if not usable[gpu] or end == first[server + 1]:
                 continue
             at, mine = end, free_gpus.cost[gpu] if priced else 1.0
-            while at > first[server] and cost[at - 1] > mine:
+            while at > first[server] and cost[at - 1] > mine:  # insertion: a server has few GPUs
                 gpus[at], cost[at] = gpus[at - 1], cost[at - 1]
                 at -= 1
             gpus[at], cost[at] = gpu, mine
@@ -74,7 +75,7 @@ def _floor_s(state: State, memory: Memory, m: int, profile: int, gang: int, law:
     if np.isnan(known.fastest_s[m, profile]):
         own = own_servers(state, m)
         known.fastest_s[m, profile] = np.inf
-        for server in own:
+        for server in own:  # servers that are away, too: a floor may be too low, never too high
             own_s = memory.belief.compute_s[profile, server]
             known.fastest_s[m, profile] = min(known.fastest_s[m, profile], own_s)
     if np.isnan(known.spread_s[profile, gang]):
@@ -88,9 +89,9 @@ def _fastest_with_room(
 ) -> int:  # fmt: skip
     """The fastest server with room for all, the tightest on ties; NONE if there is none."""
     best = NONE
-    for usable in range(gang, free_gpus.tally.shape[1] - 1):
+    for usable in range(gang, free_gpus.tally.shape[1] - 1):  # tightest first: on ties it stays
         server = next_server(free_gpus, part, usable, 0)
-        while server != NONE:
+        while server != NONE:  # lowest index first; left where no server can be faster
             if best == NONE or compute_s[server] < compute_s[best]:
                 best = server
             if compute_s[best] <= fastest_s:
@@ -151,7 +152,7 @@ def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -
     gpus = cheapest_placement(gang, offer, free_gpus.most, site, law, least_s, limit, floor_s)
     for count in range(len(gpus)):  # by id
         at = count
-        while at > 0 and memory.gpus[at - 1] > gpus[count]:
+        while at > 0 and memory.gpus[at - 1] > gpus[count]:  # NumPy's sort takes long to compile
             memory.gpus[at] = memory.gpus[at - 1]
             at -= 1
         memory.gpus[at] = gpus[count]
@@ -175,7 +176,7 @@ def _tenants_left_s(state: State, memory: Memory, gpu: int) -> float:
     if tenants == 1:
         return _left_s(state, memory, state.tenant[gpu, 0])
     left_s[:] = 0.0
-    for k in range(tenants):
+    for k in range(tenants):  # in order of start; places behind the last tenant stay 0
         left_s[k] = _left_s(state, memory, state.tenant[gpu, k])
     return block_sum(left_s, 0, len(left_s))
 
@@ -208,6 +209,7 @@ def _note_waiting(state: State, memory: Memory, m: int, job: int) -> None:
     scalars.waiting_in = scalars.pass_
     takes = state.job[job].partition != m
     left_s, count = np.empty(world.num_queued), 0
+    # In order of rows: it decides how the mean is rounded.
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         row, waiter = state.job[state.queue[at]], memory.waiter[state.queue[at]]
         if (row.partition == m) == takes or (takes and row.forwards >= world.max_forwards):
@@ -230,7 +232,7 @@ def _keep_least(state: State, memory: Memory, gpu: int, first: int, count: int, 
     if count == most and load_s[gpus[first + count - 1]] <= mine:
         return count
     at = first + min(count, most - 1)
-    while at > first and load_s[gpus[at - 1]] > mine:
+    while at > first and load_s[gpus[at - 1]] > mine:  # from the end: the dearest may fall out
         gpus[at] = gpus[at - 1]
         at -= 1
     gpus[at] = gpu
@@ -282,7 +284,7 @@ def _least_with_room(
         free_gpus.tally.shape[1] - 2, gang - 1, -1
     ):  # empty ones early: they have 0
         server = next_server(free_gpus, part, usable, 0)
-        while server != NONE:
+        while server != NONE:  # all of them: the level does not tell how much work there is
             total_s = _total_s(state, memory, server, best_s)
             if total_s < best_s or (total_s == best_s and server < best) or best == NONE:
                 best, best_s = server, total_s
@@ -297,14 +299,14 @@ def _fill_servers(
     """Servers by workload, least first, until the gang is whole."""
     total_s, servers, count = np.empty(len(free_gpus.usable)), memory.workload.server, 0
     server = next_server(free_gpus, part, 0, 0)
-    while server != NONE:
+    while server != NONE:  # ascending: on ties of workload the lowest index is found first
         total_s[count], servers[count] = _total_s(state, memory, server, np.inf), server
         count += 1
         server = next_server(free_gpus, part, 0, server + 1)
     at = 0
-    while at < gang:
+    while at < gang:  # no sort: only as many servers are searched for as the gang needs
         best = NOBODY
-        for i in range(count):
+        for i in range(count):  # strictly less, so that the lowest server goes first on ties
             if servers[i] != NOBODY and (best == NOBODY or total_s[i] < total_s[best]):
                 best = i
         at = _fill_least(state, memory, free, servers[best], gang - at, at)
@@ -332,7 +334,7 @@ def place_by_workload(state: State, memory: Memory, free: int, m: int, job: int)
         lowest_ids(state, memory, free_gpus, part, gang)
     else:
         count, server = 0, next_server(free_gpus, part, 0, 0)
-        while server != NONE:
+        while server != NONE:  # all servers: a small gang need not stay together
             count = _take_least(state, memory, server, 0, count, gang)
             server = next_server(free_gpus, part, 0, server + 1)
     return True
