@@ -73,7 +73,7 @@ def occupy(allocation: Seated, job: int, gpus: IntArray) -> None:
     """Make `job` the last tenant of `gpus`; each has room for one."""
     row, rows, free_gpus = allocation.job[job], allocation.gpu, allocation.free_gpus
     server, change = rows[gpus[0]].server, 0
-    for gpu in gpus:
+    for gpu in gpus:  # GPUs of a server mostly stand together: its tally is written once
         tenants = rows[gpu].tenants
         if rows[gpu].server != server:
             change_usable(allocation, server, change)
@@ -97,7 +97,7 @@ def vacate(allocation: Seated, job: int, gpus: IntArray) -> None:
     """Take `job` off `gpus`, on each of which it is."""
     row, rows, free_gpus = allocation.job[job], allocation.gpu, allocation.free_gpus
     server, change = rows[gpus[0]].server, 0
-    for gpu in gpus:
+    for gpu in gpus:  # as in `occupy`, one change of the tally for a server's GPUs
         last = rows[gpu].tenants - 1
         if rows[gpu].server != server:
             change_usable(allocation, server, change)
@@ -146,7 +146,7 @@ def parts_on(
     """
     where, most_tenants, found = allocation.server[server], allocation.tenant.shape[1], 0
     workers = workers_on(allocation, ask, server, False)
-    for gpu in range(where.first_gpu, where.last_gpu):
+    for gpu in range(where.first_gpu, where.last_gpu):  # all: marks of the last offer are void
         row, left = allocation.gpu[gpu], NO_COST
         if workers > 0:
             left = left_over(row.tenants, most_tenants, row.milli, ask.gpu_milli, tight)
@@ -212,10 +212,10 @@ def leave_tightest(
 ) -> None:
     """Leave the cheapest of the usable GPUs of `servers`, all of them on ties."""
     least = NO_COST
-    for server in servers:
+    for server in servers:  # least of all servers: a part goes where it fits best anywhere
         where = allocation.server[server]
         least = min(least, least_cost(usable, cost, where.first_gpu, where.last_gpu))
-    for server in servers:
+    for server in servers:  # a second pass, for only now the least of all is known
         where = allocation.server[server]
         leave_at(usable, cost, where.first_gpu, where.last_gpu, least)
 
@@ -228,14 +228,14 @@ def offer_shared(
 ) -> None:  # fmt: skip
     """Mark the GPUs of `servers` that have room for `job`, with `sharing_cost`."""
     ask, least = allocation.job[job], least_speed
-    for server in servers:
+    for server in servers:  # server by server: each has cores and memory for so many workers
         where, found, most = (
             allocation.server[server],
             0,
             workers_on(allocation, ask, server, False),
         )
         first, last = where.first_gpu, where.last_gpu if most > 0 else where.first_gpu
-        for gpu in range(first, last):
+        for gpu in range(first, last):  # none where no worker fits: nothing is marked there yet
             price = sharing_cost(
                 allocation, ask, gpu, slowing, feasible, tenants, limit_milli, least
             )
@@ -249,17 +249,17 @@ def offer_shared(
 @kernel
 def _bring(mine: Allocation, theirs: Allocation) -> None:
     """Have `mine` say what `theirs` says; servers of one version are alike."""
-    for server in range(len(mine.server)):
+    for server in range(len(mine.server)):  # versions are compared, so that few are copied
         own, other = mine.server[server], theirs.server[server]
         if own.version == other.version and own.closed == other.closed:
             continue
         own.version, own.closed = other.version, other.closed
         own.cpu_free_milli, own.memory_free_mib = other.cpu_free_milli, other.memory_free_mib
-        for gpu in range(own.first_gpu, own.last_gpu):
+        for gpu in range(own.first_gpu, own.last_gpu):  # all: a version tells of the whole server
             mine.gpu[gpu].tenants = theirs.gpu[gpu].tenants
             mine.gpu[gpu].milli = theirs.gpu[gpu].milli
             mine.free_gpus.gpu[gpu] = theirs.free_gpus.gpu[gpu]
-            for k in range(mine.tenant.shape[1]):
+            for k in range(mine.tenant.shape[1]):  # empty places, too: rows are shown as a whole
                 mine.tenant[gpu, k] = theirs.tenant[gpu, k]
         set_most(mine.free_gpus, own.partition, server, theirs.free_gpus.most[server])
         set_usable(mine.free_gpus, own.partition, server, theirs.free_gpus.usable[server])
@@ -270,7 +270,7 @@ ALL_WELL = -1
 
 @kernel
 def _mark(allocation: Allocation, gpus: IntArray, version: int) -> None:
-    for gpu in gpus:
+    for gpu in gpus:  # a server named again gets the same number, to no harm
         allocation.server[allocation.gpu[gpu].server].version = version
 
 
@@ -280,7 +280,7 @@ def try_occupying(allocation: Allocation, job: int, gpus: IntArray, version: int
 
     Its servers get `version`, which no other content may have; they are as they were if it fails.
     """
-    for i, gpu in enumerate(gpus):
+    for i, gpu in enumerate(gpus):  # all are checked before the first is taken
         if not 0 <= gpu < len(allocation.gpu) or allocation.gpu[gpu].version == version:
             return i
         if allocation.gpu[gpu].tenants >= allocation.tenant.shape[1]:
@@ -295,10 +295,10 @@ def try_occupying(allocation: Allocation, job: int, gpus: IntArray, version: int
 @kernel
 def try_vacating(allocation: Allocation, job: int, gpus: IntArray, version: int) -> int:
     """The same of `vacate`: i if `gpus[i]` is none, is named twice, or the job is not on it."""
-    for i, gpu in enumerate(gpus):
+    for i, gpu in enumerate(gpus):  # all are checked before the first is left
         found = False
         if 0 <= gpu < len(allocation.gpu) and allocation.gpu[gpu].version != version:
-            for k in range(allocation.gpu[gpu].tenants):
+            for k in range(allocation.gpu[gpu].tenants):  # tenants are by start: it may be anywhere
                 found = found or allocation.tenant[gpu, k] == job
         if not found:
             return i

@@ -46,11 +46,11 @@ from sim.kernel.records import (
 def load_host(state: State, job: int, workers: int) -> None:
     """Count the job's GPUs in (`workers` 1) or out (-1), and mark whom that slows or speeds up."""
     row, gpus = state.job[job], state.gpu
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # all are counted before any server settles
         where = state.server[gpus[state.placed[at]].server]
         where.busy_milli += workers * row.busy_milli
         where.moved_mbs += workers * row.moved_mbs
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # a server that comes up again has settled
         _settle(state, gpus[state.placed[at]].server)
 
 
@@ -61,8 +61,8 @@ def _settle(state: State, server: int) -> None:
     if stretch == where.stretch:
         return
     where.stretch = stretch
-    for gpu in range(where.first_gpu, where.last_gpu):
-        for k in range(state.gpu[gpu].tenants):
+    for gpu in range(where.first_gpu, where.last_gpu):  # all on the server share its cores and PCIe
+        for k in range(state.gpu[gpu].tenants):  # a gang comes up on several GPUs: marked once
             mark_dirty(state, state.tenant[gpu, k])
 
 
@@ -73,7 +73,7 @@ def _measure_spread(state: State, job: int) -> None:
     world.token += 1
     token = world.token
     servers, racks, most = 0, 0, 0
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # stamps: GPUs may be named in any order
         server = state.server[gpus[state.placed[at]].server]
         if server.stamp != token:
             server.stamp = token
@@ -93,7 +93,7 @@ def _count_links(state: State, job: int, change: int) -> None:
     row, world, gpus = state.job[job], state.world[0], state.gpu
     world.token += 1
     token = world.token
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # stamps, as its GPUs may be in any order
         server = state.server[gpus[state.placed[at]].server]
         if server.stamp == token:
             continue
@@ -225,7 +225,7 @@ def withdraw(state: State, job: int) -> None:
     """Let a job leave for good, whatever it does, and its descendants with it."""
     state.scratch[0] = job
     done, found = 0, 1
-    while done < found:
+    while done < found:  # by level; a job is expanded once, so `scratch` is long enough
         row = state.job[state.scratch[done]]
         gone = state.scratch[done]
         done += 1
@@ -235,7 +235,7 @@ def withdraw(state: State, job: int) -> None:
             row.doomed = 1  # it leaves when it is submitted
         else:
             _leave(state, gone)
-        for child in range(row.first_child, row.last_child):
+        for child in range(row.first_child, row.last_child):  # ascending rows, as they are logged
             state.scratch[found] = state.children[child]
             found += 1
 
@@ -259,7 +259,7 @@ def _leave(state: State, job: int) -> None:
 def free_children(state: State, job: int) -> None:
     """Tell the children of a finished job; those that waited for it alone are ready."""
     row = state.job[job]
-    for at in range(row.first_child, row.last_child):
+    for at in range(row.first_child, row.last_child):  # by row, in which order the log tells them
         child = state.children[at]
         if row.outcome != 0:
             tell(state.routine[WITHDRAW], state, child)
@@ -307,8 +307,8 @@ def change_server(state: State, server: int, kind: int) -> None:
         return
     log_server(state, SERVER_DOWN, server)
     set_open(state, server, False)
-    for gpu in range(row.first_gpu, row.last_gpu):
-        while gpus[gpu].tenants > 0:
+    for gpu in range(row.first_gpu, row.last_gpu):  # by id: the order in which jobs are evicted
+        while gpus[gpu].tenants > 0:  # the first in order of start; a gang leaves all its GPUs
             requeue(state, state.tenant[gpu, 0], EVICT, kind == CLOSES)
 
 

@@ -134,7 +134,7 @@ def next_server(free_gpus: FreeGpus, part: int, usable: int, start: int) -> int:
     if group >= summary.shape[2]:
         return NONE
     bits = summary[part, usable, group] & (_ALL << np.uint64(word % WORD))
-    while bits == _ZERO:
+    while bits == _ZERO:  # each step passes 64 words, that is 4,096 servers
         group += 1
         if group >= summary.shape[2]:
             return NONE
@@ -213,9 +213,9 @@ def leave_cheapest(
 
     The cheapest do, the lowest ids on ties.
     """
-    while count > most:
+    while count > most:  # the dearest goes first; no sort, for a server has few GPUs
         worst = -1
-        for gpu in range(first, last):
+        for gpu in range(first, last):  # on ties the highest id, so that the lowest ids stay
             if usable[gpu] and (worst < 0 or cost[gpu] >= cost[worst]):
                 worst = gpu
         usable[worst] = False

@@ -68,8 +68,8 @@ def mark_dirty(state: State, job: int) -> None:
 def _mark_spanning(state: State, first_gpu: int, last_gpu: int, racks: bool) -> None:
     """Mark tenants of these GPUs that span several servers (or several racks)."""
     gpus, jobs = state.gpu, state.job
-    for gpu in range(first_gpu, last_gpu):
-        for k in range(gpus[gpu].tenants):
+    for gpu in range(first_gpu, last_gpu):  # GPUs of a server, or of a rack, have ids in a row
+        for k in range(gpus[gpu].tenants):  # a gang comes up on each of its GPUs: marked once
             job = state.tenant[gpu, k]
             if (jobs[job].racks if racks else jobs[job].servers) > 1:
                 mark_dirty(state, job)
@@ -83,7 +83,7 @@ def _mark_link_sharers(state: State, job: int) -> None:
     world.token += 1
     token = world.token
     first = jobs[job].first
-    for at in range(first, first + jobs[job].held):
+    for at in range(first, first + jobs[job].held):  # stamps say which servers were walked already
         server = gpus[state.placed[at]].server
         if servers[server].stamp == token:
             continue
@@ -104,9 +104,9 @@ def mark_neighbours(state: State, job: int) -> None:
     jobs, gpus = state.job, state.gpu
     if state.tenant.shape[1] > 1:
         first = jobs[job].first
-        for at in range(first, first + jobs[job].held):
+        for at in range(first, first + jobs[job].held):  # as it leaves, too: `placed` keeps them
             gpu = state.placed[at]
-            for k in range(gpus[gpu].tenants):
+            for k in range(gpus[gpu].tenants):  # as it starts itself, too: it is dirty anyway
                 mark_dirty(state, state.tenant[gpu, k])
     if jobs[job].servers > 1 and state.world[0].links_matter != 0:
         _mark_link_sharers(state, job)
@@ -140,7 +140,7 @@ def _worst_hosted_s(state: State, job: int) -> float:
     Not in the loop of `rate_of`: asking there whether they are cost other runs one part in 20.
     """
     row, gpus, servers, worst_s = state.job[job], state.gpu, state.server, 0.0
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # a gang waits for its slowest worker
         gpu = state.placed[at]
         where = servers[gpus[gpu].server]
         slow_s = state.physics.compute_s[row.profile, where.type]
@@ -160,7 +160,7 @@ def rate_of(state: State, job: int) -> tuple[float, float, float]:
     row, gpus, servers, racks = state.job[job], state.gpu, state.server, state.rack
     compute_s = state.physics.compute_s
     worst_s, alone_s, nic, uplink = 0.0, 0.0, 1, 1
-    for at in range(row.first, row.first + row.held):
+    for at in range(row.first, row.first + row.held):  # one pass for workers, NICs and uplinks
         gpu = state.placed[at]
         server = gpus[gpu].server
         kind = servers[server].type
@@ -208,7 +208,7 @@ def rerate(state: State) -> None:
     world, jobs = state.world[0], state.job
     if world.shared_links != 0 and state.loads.counts[0].num_touched > 0:
         tell(state.routine[MARK_RESETTLED], state)
-    for i in range(world.num_dirty):
+    for i in range(world.num_dirty):  # order is free: the heap sorts by time, then by row
         job = state.dirty[i]
         row = jobs[job]
         row.dirty = 0

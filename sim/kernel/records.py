@@ -22,7 +22,7 @@ def log_event(state: State, kind: int, job: int, gpus: int) -> None:
     world.num_logged = at + 1
     to = world.num_logged_gpus
     first = jobs[job].first
-    for i in range(gpus):
+    for i in range(gpus):  # in order of workers: worker i runs on the i-th GPU
         state.log_gpus[to + i] = state.placed[first + i]
     world.num_logged_gpus = to + gpus
 
@@ -48,7 +48,7 @@ def log_server(state: State, kind: int, server: int) -> None:
     rows[at].gpus = row.last_gpu - row.first_gpu
     world.num_logged = at + 1
     to = world.num_logged_gpus
-    for gpu in range(row.first_gpu, row.last_gpu):
+    for gpu in range(row.first_gpu, row.last_gpu):  # a replay learns from them what is down
         state.log_gpus[to] = gpu
         to += 1
     world.num_logged_gpus = to
@@ -64,9 +64,9 @@ def sort_orders(state: State, first_row: int, first_gpu: int) -> None:
     rows = state.log[first_row : world.num_logged].copy()
     gpus = state.log_gpus[first_gpu : world.num_logged_gpus].copy()
     to, to_gpu = first_row, first_gpu
-    for kind in (PREEMPT, FORWARD, START):
+    for kind in (PREEMPT, FORWARD, START):  # few kinds: three passes keep the order in each
         at = 0
-        for i in range(len(rows)):
+        for i in range(len(rows)):  # rows of all kinds, for `at` has to pass the GPUs of each
             count = rows[i].gpus
             if rows[i].kind == kind:
                 state.log[to] = rows[i]
@@ -107,18 +107,18 @@ def queue_insert(state: State, job: int) -> None:
     if first > 0 and last > first and job < queue[first + (last - first) // 2]:
         at = first - 1
         world.queue_first = at
-        while at + 1 < last and queue[at + 1] < job:
+        while at + 1 < last and queue[at + 1] < job:  # who comes before it moves one place forward
             queue[at] = queue[at + 1]
             at += 1
         queue[at] = job
         return
     if last == len(queue):
-        for at in range(first, last):
+        for at in range(first, last):  # ascending: each place is read before it is overwritten
             queue[at - first] = queue[at]
         world.queue_first = 0
         last -= first
         first = 0
-    while last > first and queue[last - 1] > job:
+    while last > first and queue[last - 1] > job:  # from behind: who arrives has the highest row
         queue[last] = queue[last - 1]
         last -= 1
     queue[last] = job
@@ -134,16 +134,16 @@ def queue_remove(state: State, job: int) -> None:
     low, high = first, last
     if queue[first] == job:
         high = first
-    while low < high:
+    while low < high:  # halved, for rows ascend; the first of the queue is found at once
         middle = (low + high) // 2
         if queue[middle] < job:
             low = middle + 1
         else:
             high = middle
     if low - first < last - 1 - low:
-        for at in range(low, first, -1):
+        for at in range(low, first, -1):  # descending: each place is read before it is overwritten
             queue[at] = queue[at - 1]
         world.queue_first = first + 1
     else:
-        for at in range(low, last - 1):
+        for at in range(low, last - 1):  # ascending: each place is read before it is overwritten
             queue[at] = queue[at + 1]

@@ -82,7 +82,7 @@ def _stop_due(state: State) -> None:
 @kernel
 def _change_servers(state: State) -> None:
     world = state.world[0]
-    while world.next_outage < len(state.outages):
+    while world.next_outage < len(state.outages):  # all due by now, in the order of the outages
         outage = state.outages[world.next_outage]
         if outage.at_s > world.now_s:
             return
@@ -93,7 +93,7 @@ def _change_servers(state: State) -> None:
 @kernel
 def _admit_due(state: State) -> None:
     world, jobs = state.world[0], state.job
-    while world.next_arrival < len(jobs):
+    while world.next_arrival < len(jobs):  # rows are by submission: the first not due ends it
         job = world.next_arrival
         if jobs[job].submit_s > world.now_s:
             return
@@ -112,7 +112,7 @@ def _admit_due(state: State) -> None:
 @kernel
 def _withdraw_due(state: State) -> None:
     world = state.world[0]
-    while _next_withdrawal_s(state) <= world.now_s:
+    while _next_withdrawal_s(state) <= world.now_s:  # asked anew: one may take others along
         job = state.withdrawals[world.next_withdrawal]
         world.next_withdrawal += 1
         tell(state.routine[WITHDRAW], state, job)
@@ -176,7 +176,7 @@ def _check_tenants(state: State, job: int, gpu: int, kind: int) -> int:
     milli, limit_milli = jobs[job].gpu_milli, state.world[0].gpu_limit_milli
     if not may_join(tenants, state.tenant.shape[1], state.gpu[gpu].milli, milli, limit_milli):
         return GPU_FULL
-    for k in range(tenants):
+    for k in range(tenants):  # pair by pair: mixes say how fast, pairs who fits in memory
         other = jobs[state.tenant[gpu, k]]
         if not fits_beside(
             state.physics.feasible, kind, jobs[job].profile, milli, other.profile, other.gpu_milli
@@ -236,11 +236,11 @@ def _check_start(state: State, job: int, gpus: IntArray, lease_s: float) -> int:
 def check_gpus(state: State, job: int, gpus: IntArray, gang: int) -> tuple[int, int]:
     """Whether the first `gang` of `gpus` take the workers of a start: verdict, GPU it is about."""
     state.world[0].token += 1
-    for i in range(gang):
+    for i in range(gang):  # in the order given: of two errors the first is told
         verdict = check_gpu(state, job, gpus[i])
         if verdict != LEGAL:
             return verdict, gpus[i]
-        for earlier in range(i):
+        for earlier in range(i):  # by pairs: no array of marks has to be kept
             if gpus[earlier] == gpus[i]:
                 return GPU_TWICE, gpus[i]
     return LEGAL, -1
@@ -337,14 +337,14 @@ def apply_decision(
     wake_s: float,  # NaN: none
 ) -> tuple[int, int, int]:
     """Apply preempts, forwards, starts; verdict, job and GPU or partition of an illegal one."""
-    for i in range(len(preempts)):
+    for i in range(len(preempts)):  # as given: the log keeps the order, the first error ends it
         verdict = _preempt(state, preempts[i])
         if verdict == NOT_RUNNING and preempts[i] in preempts[:i]:
             verdict = PREEMPTED_TWICE
         if verdict != LEGAL:
             return verdict, preempts[i], -1
-    for i in range(len(forwards)):
-        for earlier in range(i):
+    for i in range(len(forwards)):  # after the preempts: who was stopped may be handed on
+        for earlier in range(i):  # against all before, as no row has a mark of this decision
             if forwards[earlier, 0] == forwards[i, 0]:  # the log has room for one a job
                 return FORWARDED_TWICE, forwards[i, 0], forwards[i, 1]
         verdict = _forward(state, forwards[i, 0], forwards[i, 1])
@@ -368,7 +368,7 @@ def capacity_for(state: State, m: int, job: int) -> int:
         return 0
     if state.world[0].demands_matter == 0:
         return int(part.gpus)
-    for at in range(part.first_own, part.last_own):
+    for at in range(part.first_own, part.last_own):  # server by server: no worker spans two
         server = state.server[state.own[at]]
         size = server.last_gpu - server.first_gpu
         workers += workers_for(row, size, server.gpu_type, server.cpu_milli, server.memory_mib)
@@ -379,7 +379,7 @@ def capacity_for(state: State, m: int, job: int) -> int:
 def capacities(state: State) -> IntArray:
     """(J, M) `capacity_for` every job."""
     found = np.zeros((len(state.job), len(state.partition)), dtype=np.int64)
-    for job in range(len(found)):
-        for m in range(len(state.partition)):
+    for job in range(len(found)):  # kept by nobody: asked once, where forwarding is random
+        for m in range(len(state.partition)):  # partitions differ in servers, so each is asked
             found[job, m] = capacity_for(state, m, job)
     return found
