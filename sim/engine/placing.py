@@ -219,9 +219,7 @@ def _racks_by_room(state: State, free_gpus: FreeGpus, m: int) -> tuple[int, int]
 def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
     """Where `closest` begins (`sim.placers.by_room` says the rule); some GPU is usable."""
     fullest, emptiest = _racks_by_room(state, free_gpus, m)
-    part, roomiest, largest = state.partition[m], NONE, 0
-    for i in range(part.first_own, part.last_own):  # a larger gang begins where most is free
-        largest = max(largest, free_gpus.most[state.own[i]])
+    part, roomiest = state.partition[m], NONE
     for rack in (fullest, emptiest):  # the emptiest only where the fullest has no such server
         tightest = NONE
         for i in range(part.first_own, part.last_own):  # strictly tighter: ties go to the first
@@ -231,7 +229,7 @@ def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
                 continue
             if tightest == NONE or usable < free_gpus.usable[tightest]:
                 tightest = server
-        if tightest != NONE and gang <= largest:
+        if tightest != NONE:
             return tightest
     for i in range(part.first_own, part.last_own):  # no server holds all: the one with most there
         server = state.own[i]
