@@ -11,9 +11,9 @@ from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
 from sim.files import DAYS, HOURS, MINUTES, SECONDS, TimeUnit, axis_unit_for
 from sim.report.figures import JOB_COLOURS
-from sim.report.gpu_use import busy_frac_by_server, tenancy_of
+from sim.report.gpu_use import frac_by_server, tenancy_of
 from sim.report.run_tables import server_names
-from sim.report.timeline import down_changes, queue_over_time, span_s
+from sim.report.timeline import down_changes, gpu_changes, queue_over_time, span_s
 from sim.run import Kind, Run
 from sim.topology.topology import Topology
 
@@ -261,7 +261,7 @@ def _busy_servers(run: Run, why: str) -> Figure:
     topology = run.topology
     start_s, end_s = span_s(run)
     unit = axis_unit_for(end_s - start_s)
-    use = busy_frac_by_server(run, rows=USE_ROWS, bins=USE_BINS)
+    use = frac_by_server(run, gpu_changes(run.log), rows=USE_ROWS, bins=USE_BINS)
     rows = len(use)
     row_of_server = np.arange(topology.num_servers) * rows // topology.num_servers
     firsts = np.searchsorted(row_of_server, np.arange(rows))

@@ -11,12 +11,12 @@ from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, labe
 from gpuyard.pages.sections import HOUR_S, jct_figure, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
 from sim.files import axis_unit_for, physics_words
-from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server
+from sim.report.gpu_use import frac_by_server
 from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS, Record
 from sim.report.run_tables import server_names
 from sim.report.summary import LEFT_KEYS
-from sim.report.timeline import span_s, timeline_of
+from sim.report.timeline import down_changes, gpu_changes, span_s, timeline_of
 from sim.report.waits import MOST_KINDS, NO_ROOM, waits_of
 from sim.run import Run
 from sim.topology.topology import Topology
@@ -200,8 +200,10 @@ def _frames(
     """(T, lines, cells) percents, and (lines, cells) what each cell is called."""
     topology = run.topology
     gpus = topology.gpus_per_server
-    busy = busy_frac_by_server(run, rows=topology.num_servers, bins=MOMENTS)
-    down = down_frac_by_server(run, rows=topology.num_servers, bins=MOMENTS)
+    busy, down = (
+        frac_by_server(run, changes, rows=topology.num_servers, bins=MOMENTS)
+        for changes in (gpu_changes(run.log), down_changes(run.log))
+    )
     names = server_names(topology)
     longest = max(len(cells) for _, cells in lines)
     values = np.full((MOMENTS, len(lines), longest), np.nan)

@@ -96,13 +96,7 @@ def balance_metrics(run: Run) -> dict[str, float]:
     """The balance, and the shares that interference and communication have in the time on GPUs."""
     balance = balance_of(run)
     return {
-        "held_gpu_s": balance.held,
-        "useful_gpu_s": balance.useful,
-        "lost_gpu_s": balance.lost,
-        "restart_gpu_s": balance.restart,
-        "overhead_gpu_s": balance.overhead,
-        "withdrawn_gpu_s": balance.withdrawn,
-        "unfinished_gpu_s": balance.unfinished,
+        **{f"{part}_gpu_s": gpu_s for part, gpu_s in vars(balance).items()},
         "goodput_frac": balance.useful / balance.held if balance.held > 0 else NAN,
         "interference_frac": share_of_run(run, run.interference_s),
         "comm_frac": share_of_run(run, run.comm_s),

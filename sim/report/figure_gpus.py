@@ -20,17 +20,10 @@ from sim.report.figures import (
     save_png,
     tidy,
 )
-from sim.report.gpu_use import (
-    Tenancy,
-    busy_frac_by_gpu,
-    busy_frac_by_server,
-    down_frac_by_gpu,
-    queue_by_partition,
-    tenancy_of,
-)
+from sim.report.gpu_use import Tenancy, frac_by_gpu, frac_by_server, queue_by_partition, tenancy_of
 from sim.report.job_times import mean_of
 from sim.report.run_tables import server_names
-from sim.report.timeline import down_changes, queue_over_time, span_s
+from sim.report.timeline import down_changes, gpu_changes, queue_over_time, span_s
 from sim.run import Run
 
 if TYPE_CHECKING:
@@ -203,7 +196,7 @@ def _draw_use(
 ) -> None:
     """Share of busy GPUs of all servers over the whole run, as an image."""
     start_s, end_s = span_s(run)
-    use = busy_frac_by_server(run, rows=USE_ROWS, bins=USE_BINS)
+    use = frac_by_server(run, gpu_changes(run.log), rows=USE_ROWS, bins=USE_BINS)
     length = (end_s - start_s) / unit.length_s or 1.0
     image = axes.imshow(
         use, aspect="auto", cmap=USE_MAP, vmin=0.0, vmax=1.0, interpolation="nearest",
@@ -237,9 +230,11 @@ def heatmap(run: Run, *, path: Path, at_s: float | None) -> None:
     """
     start_s, end_s = span_s(run)
     low_s, high_s = (start_s, end_s) if at_s is None else (at_s, at_s)
-    busy = busy_frac_by_gpu(run, start_s=low_s, end_s=high_s)
-    gone = down_frac_by_gpu(run, start_s=low_s, end_s=high_s) >= 1.0
-    busy[gone] = np.nan
+    busy, gone = (
+        frac_by_gpu(changes, run.topology.num_gpus, start_s=low_s, end_s=high_s)
+        for changes in (gpu_changes(run.log), down_changes(run.log))
+    )
+    busy[gone >= 1.0] = np.nan
     lines = _lines(run, busy)
     height_in = 1.5 + 0.24 * len(lines)
     figure = new_figure(11.0, height_in + 2.6)

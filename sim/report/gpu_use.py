@@ -9,9 +9,7 @@ from sim.report.timeline import (
     GpuChanges,
     Steps,
     combined,
-    down_changes,
     first_s,
-    gpu_changes,
     gpus_without,
     hold_change,
     running_count,
@@ -23,18 +21,8 @@ from sim.report.timeline import (
 from sim.run import Kind, Run
 
 
-def busy_frac_by_gpu(run: Run, *, start_s: float, end_s: float) -> FloatArray:
-    """(G,) share of [start_s, end_s] during which the GPU had a tenant; 0 or 1 at an instant."""
-    return _share(gpu_changes(run.log), run.topology.num_gpus, start_s, end_s)
-
-
-def down_frac_by_gpu(run: Run, *, start_s: float, end_s: float) -> FloatArray:
-    """(G,) share of [start_s, end_s] during which the GPU's server was down."""
-    return _share(down_changes(run.log), run.topology.num_gpus, start_s, end_s)
-
-
-def _share(changes: GpuChanges, gpus: int, start_s: float, end_s: float) -> FloatArray:
-    """(gpus,) share of the time with at least one holder."""
+def frac_by_gpu(changes: GpuChanges, gpus: int, *, start_s: float, end_s: float) -> FloatArray:
+    """(gpus,) share of [start_s, end_s] with at least one holder; 0 or 1 at an instant."""
     change = changes.gpus_with(1)
     if end_s <= start_s:
         past = changes.time_s <= start_s
@@ -72,18 +60,11 @@ def queue_by_partition(run: Run) -> list[Steps]:
     return found
 
 
-def busy_frac_by_server(run: Run, *, rows: int, bins: int) -> FloatArray:
-    """(rows or fewer, bins) share of busy GPUs of neighbouring servers in bins of equal length."""
-    return _frac_by_server(run, gpu_changes(run.log), rows, bins)
+def frac_by_server(run: Run, changes: GpuChanges, *, rows: int, bins: int) -> FloatArray:
+    """(rows or fewer, bins) share of GPUs of neighbouring servers with at least one holder.
 
-
-def down_frac_by_server(run: Run, *, rows: int, bins: int) -> FloatArray:
-    """(rows or fewer, bins) share of GPUs of neighbouring servers that were away, in such bins."""
-    return _frac_by_server(run, down_changes(run.log), rows, bins)
-
-
-def _frac_by_server(run: Run, changes: GpuChanges, rows: int, bins: int) -> FloatArray:
-    """Share of GPUs with at least one holder."""
+    Bins are of equal length; `changes` are those of tenants, or of servers that are away.
+    """
     start_s, end_s = span_s(run)
     servers = run.topology.num_servers
     rows = min(rows, servers)

@@ -14,9 +14,9 @@ from sim.report import figures
 from sim.report.figure_gpus import MOST_BARS, draw_bars, heatmap
 from sim.report.figure_gpus import gantt as draw_gantt
 from sim.report.figure_studies import learning_curve, read_learning_curve
-from sim.report.gpu_use import Tenancy, busy_frac_by_server
+from sim.report.gpu_use import Tenancy, frac_by_server
 from sim.report.standings import standings
-from sim.report.timeline import Timeline, timeline_of
+from sim.report.timeline import Timeline, gpu_changes, timeline_of
 from sim.run import Kind
 
 
@@ -112,7 +112,7 @@ def test_a_huge_cluster_has_one_cell_a_rack(hand, tmp_path):
 
 
 def test_use_of_servers_in_bins(gantt):
-    use = busy_frac_by_server(gantt, rows=10, bins=4)
+    use = frac_by_server(gantt, gpu_changes(gantt.log), rows=10, bins=4)
     # 0-10, 10-20, 20-30, 30-40 of server 0: both GPUs, both, one, both; of server 1: -, 2, 2, 1.5
     assert use.tolist() == [[1, 1, 0.5, 1], [0, 1, 1, 0.75]]
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import gpuyard
 from gpuyard.api.running import Run as Played
 from sim.errors import SimulationError
 from sim.placers.by_room import FirstFit
-from sim.report import gpu_use
+from sim.report import gpu_use, timeline
 from sim.report.balance import finish_time_rho
 from sim.report.job_times import full_speed, log_ratios, mean_interval, spans, throughput
 from sim.report.run_tables import job_columns
@@ -218,12 +219,12 @@ def test_an_attempt_that_the_run_cuts_off_is_open_and_one_of_no_time_is_one(hand
 
 
 def test_busy_time_of_each_gpu(gantt):
-    assert gpu_use.busy_frac_by_gpu(gantt, start_s=0.0, end_s=40.0) * 40 == pytest.approx(
-        [40, 30, 30, 25]
-    )
-    assert gpu_use.busy_frac_by_gpu(gantt, start_s=20.0, end_s=30.0) == pytest.approx([1, 0, 1, 1])
-    assert gpu_use.busy_frac_by_gpu(gantt, start_s=36.0, end_s=36.0).tolist() == [1, 1, 1, 0]
-    assert gpu_use.down_frac_by_gpu(gantt, start_s=0.0, end_s=40.0).tolist() == [0, 0, 0, 0]
+    busy = partial(gpu_use.frac_by_gpu, timeline.gpu_changes(gantt.log), 4)
+    assert busy(start_s=0.0, end_s=40.0) * 40 == pytest.approx([40, 30, 30, 25])
+    assert busy(start_s=20.0, end_s=30.0) == pytest.approx([1, 0, 1, 1])
+    assert busy(start_s=36.0, end_s=36.0).tolist() == [1, 1, 1, 0]
+    down = timeline.down_changes(gantt.log)
+    assert gpu_use.frac_by_gpu(down, 4, start_s=0.0, end_s=40.0).tolist() == [0, 0, 0, 0]
 
 
 def test_queues_of_partitions_follow_jobs_that_are_forwarded(hand):
