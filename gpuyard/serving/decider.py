@@ -167,6 +167,16 @@ class Decider:
 
 
 MOST_SPEED = 100.0  # seconds of its work that a job may do in one, on any GPUs
+NOT_YET = "; leave out what has not happened yet"
+TIMES_IN_ORDER = (  # what cannot be: a time that is after or before another, and the way out
+    ("started_s", "after", "time_s", NOT_YET),
+    ("submitted_s", "after", "time_s", NOT_YET),
+    ("ready_s", "after", "time_s", NOT_YET),
+    ("submitted_s", "after", "started_s", ""),
+    ("ready_s", "before", "submitted_s", "; leave it out if the job waits for no parents"),
+    ("resume_s", "before", "started_s", "; it is when this attempt began to make progress, so "
+     "leave it out if they are one"),
+)  # fmt: skip
 
 
 def _check_times(form: StateForm, numbers: JobNumbers) -> None:
@@ -176,31 +186,18 @@ def _check_times(form: StateForm, numbers: JobNumbers) -> None:
         if job.id in seen:
             raise RequestError(f"{numbers.where(at)}: the id is given twice; each job has its own")
         seen.add(job.id)
-    for field, times_s in (
-        ("started_s", numbers.started_s), ("submitted_s", numbers.submit_s),
-        ("ready_s", numbers.ready_s),
-    ):  # fmt: skip
-        for at in np.flatnonzero(times_s > form.time_s).tolist():
+    times_s = {
+        "started_s": numbers.started_s, "submitted_s": numbers.submit_s,
+        "ready_s": numbers.ready_s, "resume_s": numbers.resume_s,
+        "time_s": np.full(len(numbers.jobs), form.time_s),
+    }  # fmt: skip
+    for field, word, other, fix in TIMES_IN_ORDER:
+        one_s, other_s = times_s[field], times_s[other]
+        bad = one_s > other_s if word == "after" else one_s < other_s
+        for at in np.flatnonzero(bad).tolist():
             raise RequestError(
-                f"{numbers.where(at)}: {field} is {times_s[at]}, after time_s, {form.time_s}; "
-                "leave out what has not happened yet"
+                f"{numbers.where(at)}: {field} is {one_s[at]}, {word} {other}, {other_s[at]}{fix}"
             )
-    for at in np.flatnonzero(numbers.submit_s > numbers.started_s).tolist():
-        raise RequestError(
-            f"{numbers.where(at)}: submitted_s is {numbers.submit_s[at]}, after started_s, "
-            f"{numbers.started_s[at]}"
-        )
-    for at in np.flatnonzero(numbers.ready_s < numbers.submit_s).tolist():
-        raise RequestError(
-            f"{numbers.where(at)}: ready_s is {numbers.ready_s[at]}, before submitted_s, "
-            f"{numbers.submit_s[at]}; leave it out if the job waits for no parents"
-        )
-    for at in np.flatnonzero(numbers.resume_s < numbers.started_s).tolist():
-        raise RequestError(
-            f"{numbers.where(at)}: resume_s is {numbers.resume_s[at]}, before started_s, "
-            f"{numbers.started_s[at]}; it is when this attempt began to make progress, so leave it "
-            "out if they are one"
-        )
 
 
 def _check_progress(form: StateForm, numbers: JobNumbers) -> None:
