@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from sim.traces.trace import Trace
 log = logging.getLogger(__name__)
 _warn = cache(log.warning)  # once a process: windows of one trace say the same
 
+C = TypeVar("C", FloatArray, IntArray)
 ERROR, ANY = "error", "any"
 UNKNOWN = (ERROR, ANY)  # what to do with a job none of whose GPU types the cluster has
 
@@ -151,26 +152,26 @@ def _demands(trace: Trace, words: TypeWords) -> Demands | None:
     given = (trace.gpu_milli, trace.cpu_milli, trace.memory_mib, trace.gpu_types)
     if all(column is None for column in given):
         return None
-    whole, none = np.full(len(trace), WHOLE_GPU_MILLI), np.zeros(len(trace), dtype=np.int64)
     types = trace.gpu_types
+    mask = None if types is None else words.masks(trace.job_id, types)
     return Demands(
-        gpu_milli=whole if trace.gpu_milli is None else trace.gpu_milli,
-        cpu_milli=none if trace.cpu_milli is None else trace.cpu_milli,
-        memory_mib=none if trace.memory_mib is None else trace.memory_mib,
-        type_mask=np.full(len(trace), ANY_TYPE)
-        if types is None
-        else words.masks(trace.job_id, types),
+        gpu_milli=_filled(trace, trace.gpu_milli, WHOLE_GPU_MILLI),
+        cpu_milli=_filled(trace, trace.cpu_milli, 0),
+        memory_mib=_filled(trace, trace.memory_mib, 0),
+        type_mask=_filled(trace, mask, ANY_TYPE),
     )
+
+
+def _filled(trace: Trace, column: C | None, value: float) -> C:
+    """(J,) the column, or the value throughout where the file lacks it."""
+    return np.full(len(trace), value) if column is None else column
 
 
 def _elastic(trace: Trace) -> Elastic | None:
-    least, most = trace.least_gpus, trace.most_gpus
+    least, most, gang = trace.least_gpus, trace.most_gpus, trace.num_gpus
     if least is None and most is None:
         return None
-    return Elastic(
-        least_gpus=trace.num_gpus if least is None else least,
-        most_gpus=trace.num_gpus if most is None else most,
-    )
+    return Elastic(gang if least is None else least, gang if most is None else most)
 
 
 def _identity(trace: Trace) -> Identity | None:
@@ -184,21 +185,15 @@ def _identity(trace: Trace) -> Identity | None:
 def _urgency(trace: Trace, submit_s: FloatArray) -> Urgency | None:
     if trace.priority is None and trace.deadline_s is None:
         return None
-    none, never = np.zeros(len(trace), dtype=np.int64), np.full(len(trace), NEVER_S)
-    return Urgency(
-        priority=none if trace.priority is None else trace.priority,
-        deadline_s=never if trace.deadline_s is None else submit_s + trace.deadline_s,
-    )
+    due_s = None if trace.deadline_s is None else submit_s + trace.deadline_s
+    return Urgency(_filled(trace, trace.priority, 0), _filled(trace, due_s, NEVER_S))
 
 
 def _fates(trace: Trace) -> Fates | None:
     if trace.outcome is None and trace.withdraw_s is None:
         return None
-    done, never = np.full(len(trace), COMPLETED), np.full(len(trace), NEVER_S)
-    return Fates(
-        outcome=done if trace.outcome is None else trace.outcome,
-        withdraw_s=never if trace.withdraw_s is None else trace.withdraw_s,
-    )
+    outcome = _filled(trace, trace.outcome, COMPLETED)
+    return Fates(outcome, _filled(trace, trace.withdraw_s, NEVER_S))
 
 
 SHOWN = 3  # names in one message
