@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.pages.colours import COLOURS, GREY
-from gpuyard.pages.page import Cell, Figure, Table, label, numbers
+from gpuyard.pages.page import COLOURS, GREY, Cell, Figure, Table, label, numbers
 from sim.arrays import FloatArray
 from sim.files import axis_unit_for, time_text, unit_for
 from sim.report.figure_studies import LearningCurve

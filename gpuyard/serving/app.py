@@ -1,13 +1,19 @@
-"""The routes, their schema at /openapi.json and /docs, and the guard before them."""
+"""The routes, their schema at /openapi.json and /docs, and the guard before them.
+
+A body that gives a key twice is refused.
+"""
 
 import hmac
+import json
 from asyncio import TimerHandle, timeout
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +22,6 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from gpuyard import __version__
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.board import Board
-from gpuyard.serving.bodies import KeyTwice, OnceRoute
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
     MOST_NAME,
@@ -36,6 +41,51 @@ from gpuyard.serving.forms import (
 )
 from gpuyard.serving.held import Verdict
 from sim.errors import GpuYardError
+
+
+class KeyTwice(HTTPException):
+    """An object has a key twice; parsers drop all but the last, so half of what was meant."""
+
+    def __init__(self, key: str, job: str | None) -> None:
+        """`job`: id of the object, where it has one."""
+        super().__init__(422)
+        self.key, self.job = key, job
+
+
+class OnceRequest(Request):
+    """Has every key of an object once."""
+
+    async def json(self) -> Any:
+        """The body.
+
+        Raises:
+            KeyTwice: an object has a key twice.
+        """
+        return json.loads(await self.body(), object_pairs_hook=_once_each)
+
+
+class OnceRoute(APIRoute):
+    """Has its bodies read by `OnceRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The same handler."""
+        handle = super().get_route_handler()
+
+        async def handle_once(request: Request) -> Response:
+            return await handle(OnceRequest(request.scope, request.receive))
+
+        return handle_once
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = Counter(key for key, _ in pairs)
+        twice = keys.most_common(1)[0][0]
+        name = found.get("id")
+        raise KeyTwice(twice, name if isinstance(name, str) else None)
+    return found
+
 
 UNAUTHORISED, TOO_LATE, TOO_LARGE = 401, 408, 413
 ASK, HANG_UP = {"www-authenticate": "Bearer"}, {"connection": "close"}

@@ -14,10 +14,9 @@ import pytest
 
 from gpuyard.evaluation.again import Again, best_two, seen_again
 from gpuyard.evaluation.explanation import Reason
-from gpuyard.pages.colours import in_colours
 from gpuyard.pages.comparison_page import curve_of_checkpoint, sweep_sections, write_folder_page
 from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
-from gpuyard.pages.page import Page, rendered, script_json
+from gpuyard.pages.page import Page, in_colours, rendered, script_json
 from gpuyard.pages.run_page import tree_figure, waits_table
 from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, table_of_rows
 from gpuyard.pages.sections import text_cell as cell_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.evaluation.compare import MOST_CURVES
-from gpuyard.pages.colours import in_colours
+from gpuyard.pages.page import in_colours
 from gpuyard.pages.sections import MOST_CURVES as MOST_ON_PAGE
 from sim import files
 from sim.report.arms import arm_rows
