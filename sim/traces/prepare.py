@@ -18,15 +18,7 @@ from sim.traces.streams import Streams
 from sim.traces.trace import Trace, owners, picked_column, starts, take
 
 
-def cap(
-    trace: Trace,
-    *,
-    max_gang: int | None,
-    drop_too_large: bool,
-    capacity: int,
-    min_duration_s: float | None,
-    max_duration_s: float | None,
-) -> tuple[Trace, int]:
+def cap(trace: Trace, options: "Preparation", capacity: int) -> tuple[Trace, int]:
     """Clip gangs and durations; None leaves them. A clipped gang keeps its duration.
 
     The range of an elastic job is clipped with its gang, and failures that a shorter duration no
@@ -36,14 +28,14 @@ def cap(
     Raises:
         TraceError: naming the first gang above the capacity, or if no job is left.
     """
-    if max_gang is not None:
-        trace = _smaller(trace, max_gang)
-    if min_duration_s is not None or max_duration_s is not None:
-        trace = _clipped(trace, min_duration_s, max_duration_s)
+    if options.max_gang is not None:
+        trace = _smaller(trace, options.max_gang)
+    if options.min_duration_s is not None or options.max_duration_s is not None:
+        trace = _clipped(trace, options.min_duration_s, options.max_duration_s)
     large = trace.num_gpus > capacity
     if not large.any():
         return trace, 0
-    if not drop_too_large:
+    if not options.drop_too_large:
         row = int(np.argmax(large))
         place = _line_of(trace, row)
         raise TraceError(
@@ -274,14 +266,7 @@ class Preparation:
 
 def fitted(trace: Trace, options: Preparation, gpus: int) -> Trace:
     """The trace with caps applied for a cluster of `gpus`; windows are drawn from what is left."""
-    capped, dropped = cap(
-        trace,
-        max_gang=options.max_gang,
-        drop_too_large=options.drop_too_large,
-        capacity=gpus,
-        min_duration_s=options.min_duration_s,
-        max_duration_s=options.max_duration_s,
-    )
+    capped, dropped = cap(trace, options, gpus)
     if dropped:
         log.warning("trace %s: %d jobs above %d GPUs dropped", trace.name, dropped, gpus)
     return capped

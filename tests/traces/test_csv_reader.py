@@ -14,7 +14,7 @@ from sim.traces.csv_reader import CsvReader
 from sim.traces.prepare import cap
 from sim.traces.trace import Trace
 from tests.traces.test_fuzz_readers import NO_HEADER, as_text, refused, spot, table, with_field
-from tests.traces.trace_samples import SAMPLES, loaded
+from tests.traces.trace_samples import SAMPLES, caps, loaded
 
 PLAIN_FORMS = CsvReader(delimiter="comma", time_format=None, duration_format="seconds")
 PLAIN = {"job_id": "id", "submit_s": "t", "num_gpus": "gpus", "duration_s": "run"}
@@ -262,8 +262,7 @@ def field(name: str, kind: int) -> tuple[int, int, str]:
 
 
 def capped(trace: Trace, drop: bool) -> tuple[Trace, int]:
-    return cap(trace, max_gang=None, drop_too_large=drop, capacity=GPUS,
-               min_duration_s=None, max_duration_s=None)  # fmt: skip
+    return cap(trace, caps(drop_too_large=drop), GPUS)
 
 
 def too_large(trace: Trace) -> str:

@@ -13,13 +13,9 @@ from sim.errors import TraceError
 from sim.traces.prepare import cap, homes_by_vc, offered_load, scale_load
 from sim.traces.setting import Owners
 from sim.traces.trace import split, thinned_window, time_window, without_vcs
-from tests.traces.trace_samples import HEADER, trace_of
+from tests.traces.trace_samples import HEADER, caps, trace_of
 
 PARTS = {"train": 0.5, "validation": 0.15, "test": 0.35}
-NO_CAP = {
-    "max_gang": None, "drop_too_large": False, "capacity": 8,
-    "min_duration_s": None, "max_duration_s": None,
-}  # fmt: skip
 
 
 submissions = st.lists(st.floats(0, 1e6), min_size=2, max_size=60).map(sorted)
@@ -32,30 +28,30 @@ def test_a_gang_above_the_capacity_names_job_gang_capacity_and_both_fixes() -> N
         r"small\); set workload\.max_gang=8 .*workload\.drop_too_large=true"
     )
     with pytest.raises(TraceError, match=words):
-        cap(trace, **NO_CAP)
+        cap(trace, caps(), 8)
 
 
 def test_gangs_are_capped_or_dropped_and_drops_are_counted() -> None:
     trace = trace_of([0, 1, 2], num_gpus=[1, 16, 32], duration_s=[1.0, 2.0, 3.0])
-    capped, dropped = cap(trace, **{**NO_CAP, "max_gang": 4})
+    capped, dropped = cap(trace, caps(max_gang=4), 8)
     assert (capped.num_gpus.tolist(), dropped) == ([1, 4, 4], 0)
     assert capped.duration_s.tolist() == [1.0, 2.0, 3.0]
-    kept, dropped = cap(trace, **{**NO_CAP, "drop_too_large": True, "capacity": 16})
+    kept, dropped = cap(trace, caps(drop_too_large=True), 16)
     assert (list(kept.job_id), dropped) == (["j0", "j1"], 1)
     assert trace.num_gpus.tolist() == [1, 16, 32]  # the input is untouched
 
 
 def test_dropping_every_job_is_an_error() -> None:
     with pytest.raises(TraceError, match=r"leaves no job; set workload\.max_gang=8"):
-        cap(trace_of([0], num_gpus=[9]), **{**NO_CAP, "drop_too_large": True})
+        cap(trace_of([0], num_gpus=[9]), caps(drop_too_large=True), 8)
 
 
 def test_durations_are_clipped_from_both_sides() -> None:
     trace = trace_of([0, 1, 2], duration_s=[0.0, 50.0, 900.0])
-    capped, _ = cap(trace, **{**NO_CAP, "min_duration_s": 30.0, "max_duration_s": 60.0})
+    capped, _ = cap(trace, caps(min_duration_s=30.0, max_duration_s=60.0), 8)
     assert capped.duration_s.tolist() == [30.0, 50.0, 60.0]
     never_began = replace(trace, withdraw_s=np.array([10.0, 5.0, np.inf]))
-    capped, _ = cap(never_began, **{**NO_CAP, "min_duration_s": 30.0, "max_duration_s": 60.0})
+    capped, _ = cap(never_began, caps(min_duration_s=30.0, max_duration_s=60.0), 8)
     assert capped.duration_s.tolist() == [0.0, 50.0, 60.0]
 
 

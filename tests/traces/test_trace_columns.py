@@ -21,6 +21,7 @@ from tests.traces.trace_samples import (
     CSV_MORE,
     HEADER,
     SAMPLES,
+    caps,
     loaded,
     preset,
     refusal,
@@ -38,8 +39,6 @@ CATALOGUE = Catalogue(
     source="shipped",
 )
 SETTING = setting(catalogue=CATALOGUE, gpu_types=("k80", "v100"))
-NO_CAP = {"max_gang": None, "drop_too_large": False, "capacity": 64, "min_duration_s": None,
-          "max_duration_s": None}  # fmt: skip
 
 
 @pytest.fixture
@@ -186,7 +185,7 @@ def test_a_thinned_window_of_single_jobs_takes_any_of_them() -> None:
 
 
 def test_caps_reach_elastic_ranges_and_failures(trace: Trace) -> None:
-    capped, _ = cap(trace, **{**NO_CAP, "max_gang": 2, "max_duration_s": 60.5})
+    capped, _ = cap(trace, caps(max_gang=2, max_duration_s=60.5), 64)
     assert capped.num_gpus.tolist() == [1, 2, 2, 1]
     assert capped.least_gpus.tolist() == [1, 2, 2, 1]
     assert capped.most_gpus.tolist() == [2, 2, 2, 1]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,12 @@ def catalogue(
         names=names, gpu_types=gpu_types, compute_s=np.ones((len(names), len(gpu_types))),
         sync_bytes=np.ones(len(names)), gang_ok=np.full(len(names), gang_ok), source="shipped",
     )  # fmt: skip
+
+
+def caps(**given: Any) -> Any:
+    """Options of `cap` that change nothing unless said."""
+    no_range = {"min_duration_s": None, "max_duration_s": None}
+    return SimpleNamespace(**{"max_gang": None, "drop_too_large": False, **no_range, **given})
 
 
 def trace_of(
