@@ -166,11 +166,12 @@ class _RoundsTrainer(Trainer, Generic[Fit]):
         drawn: list[int] = rng.integers(self.budget.train_windows, size=count).tolist()
         return drawn
 
-    def _fitted(self, fit: Callable[[Any, Mapping[str, Any], int], float]) -> tuple[Any, float]:
-        """(n,) the weights after `fit` of a policy, masks and seed; and what that gave."""
+    def _fitted(self, fit: Callable[..., float], found: list[Any], how: Fit) -> tuple[Any, float]:
+        """(n,) the weights after `fit` of a policy to what was found; and what that gave."""
         climb = self.saved.climb
+        seed = climb.seed + climb.update
         vector, gave = refitted(
-            self._form, climb, lambda policy, masks: fit(policy, masks, climb.seed + climb.update)
+            self._form, climb, lambda policy, masks: fit(policy, found, how, masks, seed)
         )
         if not np.isfinite(vector).all():
             raise self._stopped("the fit gave a weight that is not finite")
@@ -209,10 +210,7 @@ class BranchTrainer(_RoundsTrainer[Teaching]):
         climb, count = self.saved.climb, self._rounds.windows
         windows = self._windows(count + self._rounds.search_windows, 2)
         contrasts = self._branched(windows[:count])
-        how = self._rounds.fit
-        vector, explained = self._fitted(
-            lambda policy, masks, seed: taught(policy, contrasts, how, masks, seed)
-        )
+        vector, explained = self._fitted(taught, contrasts, self._rounds.fit)
         share, ratio = self._share(vector, windows[count:])
         log.info(
             "round %d: %d branches from %d turns; scores explain %.1f %% of their costs; %s",
@@ -251,9 +249,7 @@ class PpoTrainer(_RoundsTrainer[Clipping]):
         windows, how = self._windows(self._rounds.windows, 4), self._rounds.fit
         how = replace(how, learning_rate=how.learning_rate * rate_at(self._progress()))
         contrasts = self._branched(windows)
-        vector, saves_s = self._fitted(
-            lambda policy, masks, seed: improved(policy, contrasts, how, masks, seed)
-        )
+        vector, saves_s = self._fitted(improved, contrasts, how)
         log.info(
             "round %d: %d branches from %d turns; its new chances save %.0f job-seconds a turn",
             self.saved.climb.update + 1, *_sizes(contrasts), saves_s,
@@ -305,10 +301,8 @@ class DistilTrainer(_RoundsTrainer[Fitting]):
         self._teacher = teacher
 
     def _update(self) -> None:
-        shown, how = self._shown(), self._rounds.fit
-        vector, alike = self._fitted(
-            lambda policy, masks, seed: distil(policy, shown, how, masks, seed)
-        )
+        shown = self._shown()
+        vector, alike = self._fitted(distil, shown, self._rounds.fit)
         log.info(
             "round %d: %d turns; it chooses as its teacher at %.1f %% of them",
             self.saved.climb.update + 1, sum(map(len, shown)), 100 * alike,
