@@ -11,7 +11,7 @@ column of a field.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -24,20 +24,6 @@ from sim.physics.laws import ring_share
 INT, FLOAT = np.int64, np.float64
 
 # --- Fixed -----------------------------------------------------------------------------------
-
-# What a job of each profile sends; see `sim.physics.traffic.Traffic`.
-TRAFFIC = np.dtype(
-    [
-        ("pattern", INT),
-        ("grad_bytes", FLOAT),
-        ("ps_count", INT),
-        ("stages", INT),
-        ("tensor_width", INT),
-        ("activation_bytes", FLOAT),
-        ("tensor_bytes", FLOAT),
-    ],
-    align=True,
-)
 
 # The inside of each server; all but intra_gbps is read where it is described.
 SERVER_INSIDE = np.dtype(
@@ -195,6 +181,13 @@ class Traffic(NamedTuple):
     tensor_width: IntArray  # (P,) workers of one tensor-parallel group, >= 1
     activation_bytes: FloatArray  # (P,) over one stage boundary of one copy, one direction
     tensor_bytes: FloatArray  # (P,) all-reduced by the tensor groups of one copy, all stages
+
+
+# What a job of each profile sends, its fields as those of `Traffic`.
+TRAFFIC = np.dtype(
+    [(name, INT if kind == IntArray else FLOAT) for name, kind in get_type_hints(Traffic).items()],
+    align=True,
+)
 
 
 def traffic_rows(traffic: Traffic) -> RowArray:
