@@ -95,7 +95,7 @@ def seen_again(runs: Sequence[Again], *, processes: int) -> list[Seen]:
         else:
             found[seen.name] = seen
     kept = [found[each.name] for each in short if each.name in found]
-    return [replace(each, sections=_folded(each, at > 0)) for at, each in enumerate(kept)]
+    return [*kept[:1], *(replace(each, sections=folded(each.sections)) for each in kept[1:])]
 
 
 def _seen(again: Again) -> Seen | str:
@@ -136,10 +136,9 @@ def write_views(folder: Path, sections: Sequence[Table | Figure]) -> None:
     write_atomically(folder / VIEWS, sections_json(sections).encode())
 
 
-def _folded(seen: Seen, folded: bool) -> tuple[Table | Figure, ...]:
-    return tuple(
-        replace(section, opened=section.opened and not folded) for section in seen.sections
-    )
+def folded(sections: Sequence[Table | Figure]) -> tuple[Table | Figure, ...]:
+    """The same, of which none is unfolded."""
+    return tuple(replace(section, opened=False) for section in sections)
 
 
 def simulated(config: Mapping[str, Any], part: str | None, window: int, role: str) -> Task:
