@@ -11,7 +11,7 @@ from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
 from sim.files import DAYS, HOURS, MINUTES, SECONDS, TimeUnit, axis_unit_for
 from sim.report.figures import JOB_COLOURS
-from sim.report.gpu_use import frac_by_server, tenancy_of
+from sim.report.gpu_use import frac_by_server, spells, tenancy_of
 from sim.report.run_tables import server_names
 from sim.report.timeline import down_changes, gpu_changes, queue_over_time, span_s
 from sim.run import Kind, Run
@@ -167,15 +167,7 @@ def _away(run: Run, unit: TimeUnit) -> list[dict[str, Any]]:
     first = run.topology.server_first_gpu
     changes = down_changes(run.log)
     lead = first[run.topology.gpu_server[changes.gpu]] == changes.gpu  # one GPU speaks for all
-    since_s: dict[int, float] = {}
-    found: list[tuple[int, float, float]] = []
-    columns = (changes.gpu[lead], changes.time_s[lead], changes.before[lead], changes.after[lead])
-    for gpu, time_s, before, after in zip(*(column.tolist() for column in columns), strict=True):
-        if before == 0:
-            since_s[gpu] = time_s
-        elif after == 0:
-            found.append((gpu, since_s.pop(gpu), time_s))
-    found += [(gpu, time_s, end_s) for gpu, time_s in since_s.items()]
+    found = spells(changes.of(lead), end_s)
     if not found:
         return []
     server = run.topology.gpu_server[np.array([gpu for gpu, _, _ in found])]

@@ -20,7 +20,14 @@ from sim.report.figures import (
     save_png,
     tidy,
 )
-from sim.report.gpu_use import Tenancy, frac_by_gpu, frac_by_server, queue_by_partition, tenancy_of
+from sim.report.gpu_use import (
+    Tenancy,
+    frac_by_gpu,
+    frac_by_server,
+    queue_by_partition,
+    spells,
+    tenancy_of,
+)
 from sim.report.job_times import mean_of
 from sim.report.run_tables import server_names
 from sim.report.timeline import down_changes, gpu_changes, queue_over_time, span_s
@@ -102,26 +109,14 @@ def _shown_time(run: Run, bars: Tenancy) -> tuple[float, float]:
 def _draw_down(axes: Axes, run: Run, gpus: IntArray, unit: TimeUnit) -> None:
     """Hatch the time during which the server of a GPU is away."""
     start_s, end_s = span_s(run)
-    changes = down_changes(run.log)
-    row_of_gpu = np.full(run.topology.num_gpus, -1)
-    row_of_gpu[gpus] = np.arange(len(gpus))
-    since_s: dict[int, float] = {}
-    columns = (row_of_gpu[changes.gpu], changes.time_s, changes.before, changes.after)
-    for row, time_s, before, after in zip(*(c.tolist() for c in columns), strict=True):
-        if row >= 0 and before == 0:
-            since_s[row] = time_s
-        elif row >= 0 and after == 0:
-            _hatch(axes, row, (since_s.pop(row) - start_s, time_s - start_s), unit)
-    for row, time_s in since_s.items():
-        _hatch(axes, row, (time_s - start_s, end_s - start_s), unit)
-
-
-def _hatch(axes: Axes, row: int, time_s: tuple[float, float], unit: TimeUnit) -> None:
-    left, right = (each / unit.length_s for each in time_s)
-    axes.broken_barh(
-        [(left, right - left)], (row, 1.0), facecolor="#F0F0F0", edgecolor="#C8C8C8",
-        hatch="////", linewidth=0.0, zorder=0,
-    )  # fmt: skip
+    row_of_gpu = {gpu: row for row, gpu in enumerate(gpus.tolist())}
+    for gpu, *time_s in spells(down_changes(run.log), end_s):
+        if gpu in row_of_gpu:
+            left, right = ((each - start_s) / unit.length_s for each in time_s)
+            axes.broken_barh(
+                [(left, right - left)], (row_of_gpu[gpu], 1.0), facecolor="#F0F0F0",
+                edgecolor="#C8C8C8", hatch="////", linewidth=0.0, zorder=0,
+            )  # fmt: skip
 
 
 def draw_bars(

@@ -33,6 +33,19 @@ def frac_by_gpu(changes: GpuChanges, gpus: int, *, start_s: float, end_s: float)
     return np.clip(busy_s / (end_s - start_s), 0.0, 1.0)
 
 
+def spells(changes: GpuChanges, end_s: float) -> list[tuple[int, float, float]]:
+    """(GPU, from when, until when) it had holders, in order of ends; some last until `end_s`."""
+    since_s: dict[int, float] = {}
+    found: list[tuple[int, float, float]] = []
+    columns = (changes.gpu, changes.time_s, changes.before, changes.after)
+    for gpu, time_s, before, after in zip(*(column.tolist() for column in columns), strict=True):
+        if before == 0:
+            since_s[gpu] = time_s
+        elif after == 0:
+            found.append((gpu, since_s.pop(gpu), time_s))
+    return found + [(gpu, time_s, end_s) for gpu, time_s in since_s.items()]
+
+
 def queued(run: Run) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """(K,) jobs, partitions, and from when until when they wait there; inf: to the last event.
 
