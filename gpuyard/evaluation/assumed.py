@@ -109,11 +109,10 @@ def _words_of(section: Mapping[str, Any]) -> str:
     own = vars(get_object(new_name(section["_target_"])))
     words: str = own.get("assumed", "")
     values = {**own, **section}  # files of before leave to the class what is new
-    return words.format(**{key: _plain(value) for key, value in values.items()})
-
-
-def _plain(value: object) -> object:
-    return ("off", "on")[value] if isinstance(value, bool) else value
+    plain = {True: "on", False: "off"}
+    return words.format(
+        **{key: plain[value] if isinstance(value, bool) else value for key, value in values.items()}
+    )
 
 
 def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | None:

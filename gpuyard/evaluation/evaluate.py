@@ -44,7 +44,6 @@ from sim.report.figures import jct_cdf, utilisation_queue
 from sim.report.headline import FILES as HEADLINE_FILES
 from sim.report.headline import headline_cells, write_headline
 from sim.report.run_folder import Record, write_metrics
-from sim.report.run_tables import as_parquet
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -162,11 +161,13 @@ def write_evaluation(
     chosen = {name: ranked[name][0].timeline for name in _one_a_role(ranked)}
     utilisation_queue(chosen, path=folder / "utilisation_queue.png", runs=lines, of="window 0")
     runs = [outcome for found in ranked.values() for outcome in found]
-    write_atomically(folder / "jobs.parquet", as_parquet(_jobs(runs)))
+    write_atomically(folder / "jobs.parquet", _jobs(runs).to_parquet(index=False))
     rows = [outcome.row for outcome in runs]
     tables = write_comparison(folder, rows, ours=ours, confidence=confidence, assumed=assumed)
     focus = _best(ranked) if ours is None else _fewest_agents(ranked, ours)
-    write_metrics(folder, _means([outcome.row.metrics for outcome in ranked[focus]]))
+    # Of every key over the runs that have it, as in tables; NaN where none has.
+    means = pd.DataFrame([outcome.row.metrics for outcome in ranked[focus]]).mean()
+    write_metrics(folder, {str(key): float(mean) for key, mean in means.items()})
     return tables, focus
 
 
@@ -295,8 +296,3 @@ def _jobs(runs: Sequence[Outcome]) -> pd.DataFrame:
     parts = [o.jobs.assign(**{key: getattr(o.row.labels, key) for key in front}) for o in runs]
     whole = pd.concat(parts, ignore_index=True)
     return whole[[*front, *(name for name in whole.columns if name not in front)]]
-
-
-def _means(metrics: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
-    """Mean of every key over the runs that have it, as in tables; NaN where none has."""
-    return {str(key): float(mean) for key, mean in pd.DataFrame(metrics).mean().items()}

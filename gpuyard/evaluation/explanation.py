@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -153,19 +155,11 @@ def merged(looks: list[Look], until_s: float) -> Iterator[Row]:
     """Rows of looks without an event between them; the last one ends at `until_s`."""
     if not looks:
         return
-    groups: list[list[Look]] = []
-    for look in looks:
-        if groups and _alike(groups[-1][-1], look):
-            groups[-1].append(look)
-        else:
-            groups.append([look])
+    same = attrgetter("reason", "certain", "partition")
+    groups = [list(group) for _, group in groupby(looks, key=same)]
     ends = [*(group[0].time_s for group in groups[1:]), until_s]
     for group, end_s in zip(groups, ends, strict=True):
         yield _row(group, end_s)
-
-
-def _alike(a: Look, b: Look) -> bool:
-    return (a.reason, a.certain, a.partition) == (b.reason, b.certain, b.partition)
 
 
 def _row(group: list[Look], until_s: float) -> Row:

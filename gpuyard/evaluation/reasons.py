@@ -188,7 +188,9 @@ class QueueJudge:
         self.rank_rule = BY_SUBMISSION if self._by_shares else OWN_RANK
         # Work left changes when a job queues again; where nobody does, neither does the order.
         again = run.preemptions.any() or (run.restarts is not None and run.restarts.any())
-        self._lasts = not again and (own_code(child) in LASTING or _by_keys(child))
+        # An order of `keys` says nothing of time or of who else waits.
+        by_keys = type(child).order is QueueScheduler.order
+        self._lasts = not again and (own_code(child) in LASTING or by_keys)
         self.sorts = not self._lasts
         self._places: IntArray | None = None  # (J,) in an order that lasts
 
@@ -255,11 +257,6 @@ class QueueJudge:
         words = "its rule passed over it" if self._fills else "there was room for it at its rank"
         others = f": it started {named(self._run, now.starts)}" if len(now.starts) else ""
         return Reason.CHOSEN, words + others, False
-
-
-def _by_keys(child: QueueScheduler) -> bool:
-    """Whether the order is that of `keys`, which say nothing of time or of who else waits."""
-    return type(child).order is QueueScheduler.order
 
 
 def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Cause:

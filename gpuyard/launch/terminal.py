@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.event import Event, Listener, install_listener
 
 from gpuyard.launch.errors import heed_ctrl_c
-from sim.compiling import Reach, is_of_project, kept_in, name_of, reach_of
+from sim.compiling import is_of_project, kept_in, name_of, reach_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -217,7 +217,7 @@ class CompileTeller(Listener):
         if name in self._named:
             return
         reach = reach_of(dispatcher)
-        seconds = seconds_for(reach)
+        seconds = NEW_S * reach.new + KEPT_S * reach.kept
         if seconds < SHORTEST_S:
             return
         self._named.add(name)
@@ -260,11 +260,6 @@ class Status:
     def close(self) -> None:
         """Take the moving line away."""
         self._bar.stop()
-
-
-def seconds_for(reach: Reach) -> float:
-    """About how long compiling takes."""
-    return NEW_S * reach.new + KEPT_S * reach.kept
 
 
 def sentence(name: str, seconds: float, *, keeps: bool) -> str:

@@ -303,7 +303,11 @@ def standards_of(
         while _one_more(loop, simulator):
             for group, found in rows.items():
                 found.append(getattr(scoring, f"{group}_x").copy())
-    return tuple(_standard(np.array(found)) for found in rows.values())
+    sampled = map(np.array, rows.values())  # (n, F) each
+    return tuple(
+        Standard(found.mean(axis=0), np.maximum(found.std(axis=0), LEAST_SCALE))
+        for found in sampled
+    )
 
 
 def _one_more(loop: Loop, simulator: Simulator) -> bool:
@@ -322,8 +326,3 @@ def _asking_for_all(weights: ScoreWeights, groups: Sequence[str]) -> ScoreWeight
         suspend = np.zeros(len(SuspendWeight))
         suspend[SuspendWeight.BIAS] = NEVER
     return replace(weights, start_layer=layer, suspend=suspend)
-
-
-def _standard(rows: FloatArray) -> Standard:
-    """Of rows (n, F)."""
-    return Standard(rows.mean(axis=0), np.maximum(rows.std(axis=0), LEAST_SCALE))

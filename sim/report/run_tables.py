@@ -343,11 +343,6 @@ def job_frame(run: Run) -> pd.DataFrame:
     return pd.DataFrame(job_columns(run))
 
 
-def as_parquet(frame: pd.DataFrame) -> bytes:
-    """The frame as the bytes of a parquet file."""
-    return frame.to_parquet(index=False)
-
-
 ORDERS = (Kind.PREEMPT, Kind.FORWARD, Kind.START)
 
 

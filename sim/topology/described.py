@@ -157,11 +157,6 @@ FASTEST = 1e4  # times as fast as another GPU
 MOST_PARTS = 1024  # sockets, switches, islands of a server
 
 
-def read_shapes(top: Section) -> dict[str, Shape]:
-    """The shapes below `shapes`, by name; TopologyError, naming file, line, key, value and rule."""
-    return {name: _shape(section) for name, section in top.named_sections("shapes", SHAPE)}
-
-
 def _shape(shape: Section) -> Shape:
     nics = shape.section("nics", NICS)
     cores = shape.number("cpu_cores", low=0, high=MOST_CORES) if "cpu_cores" in shape else None
@@ -319,7 +314,8 @@ def described(*, name: str | None, path: str) -> Topology:
         TopologyError: naming file, line, key, value and fix.
     """
     top = Section(path, "", read_marked_yaml(path), TOP)
-    shapes = read_shapes(top)
+    named = top.named_sections("shapes", SHAPE)
+    shapes = {name: _shape(section) for name, section in named}
     if ("racks" in top) == ("nodes" in top):
         raise TopologyError(f"{path}: the servers stand either below racks or in the file at nodes")
     uplinks: dict[str, float] = {}
