@@ -1,6 +1,5 @@
 """Metrics of hand-made runs: jobs, attempts, what GPUs and partitions saw, fairness, energy."""
 
-import dataclasses
 import math
 from dataclasses import replace
 from functools import partial
@@ -90,7 +89,7 @@ def test_spread_gangs_are_counted_by_their_last_placement(hand):
 def test_an_elastic_gang_is_compact_by_what_it_holds_and_a_batch_has_no_steady_use(hand):
     jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0, 1]),), gpus=4)]  # on two of the four it asked for
     run = hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1)
-    metrics = summarise(dataclasses.replace(run, run_gpu_s=np.array([20.0])))
+    metrics = summarise(replace(run, run_gpu_s=np.array([20.0])))
     assert metrics["gang_compact_frac"] == 1.0
     assert metrics["gpu_util_frac"] == 0.5
     assert math.isnan(metrics["gpu_util_steady_frac"])
@@ -142,7 +141,7 @@ def test_what_the_log_does_not_know_is_refused(gantt):
         ({"log": log_with(gantt.log, keep)}, "job-3"),
     ):
         with pytest.raises(SimulationError, match=words):
-            summarise(dataclasses.replace(gantt, **wrong))
+            summarise(replace(gantt, **wrong))
 
 
 def test_work_in_a_span_and_spans_of_placements():
