@@ -4,7 +4,7 @@ import ast
 import importlib
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -66,6 +66,31 @@ def test_functions_fit_a_screen():
                 if lines > LONGEST_FUNCTION:
                     long[f"{short(path)}:{node.name}"] = lines
     assert long == {}
+
+
+SHORT = 8  # lines of a function whose docstring says why of its only loop
+
+
+def _unexplained(path: Path) -> Iterator[str]:
+    """Loops of kernels without a comment at their head, or right above it."""
+    lines = path.read_text().splitlines()
+    functions = (each for each in ast.walk(parsed(path)) if isinstance(each, ast.FunctionDef))
+    for function in functions:
+        if not any("kernel" in ast.unparse(each) for each in function.decorator_list):
+            continue
+        loops = [each for each in ast.walk(function) if isinstance(each, ast.For | ast.While)]
+        told = ast.get_docstring(function) is not None
+        body = function.body[told] if told and len(function.body) > 1 else function.body[0]
+        if len(loops) == 1 and told and function.end_lineno - body.lineno < SHORT:
+            continue
+        for loop in loops:
+            above, *head = lines[loop.lineno - 2 : loop.body[0].lineno - 1]
+            if not (above.strip().startswith("#") or any("#" in line for line in head)):
+                yield f"{short(path)}:{loop.lineno}"
+
+
+def test_loops_of_kernels_say_why():
+    assert [each for path in python_files(*PACKAGES) for each in _unexplained(path)] == []
 
 
 def test_no_modules_import_in_a_circle():
