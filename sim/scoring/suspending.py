@@ -127,9 +127,35 @@ def _spare(scratch: Scratch, job: int, server: int, workers: int, first: int) ->
         if _room_without(scratch, job, server) < workers:
             scratch.marked[spared] = scalars.mark
             at += 1
-            continue
-        scalars.num_victims -= 1
-        scratch.victim[at] = scratch.victim[scalars.num_victims]
+        else:
+            _drop_victim(scratch, at)
+
+
+@kernel
+def _drop_victim(scratch: Scratch, at: int) -> None:
+    scalars = scratch.scalars[0]
+    scalars.num_victims -= 1
+    scratch.victim[at] = scratch.victim[scalars.num_victims]
+
+
+@kernel
+def _spare_apart(scratch: Scratch) -> None:
+    """Let victims stay that have no GPU on a server that the gang takes.
+
+    With demands the gang may be filled otherwise than the room was made.
+    """
+    at = 0
+    while at < scratch.scalars[0].num_victims:  # no range, as above
+        victim, apart = scratch.victim[at], True
+        row = scratch.state.job[victim]
+        for place in range(row.first, row.first + row.held):  # one GPU there is enough
+            server = scratch.state.gpu[scratch.state.placed[place]].server
+            apart = apart and scratch.server[server].taken == 0
+        if apart:
+            scratch.marked[victim] = 0
+            _drop_victim(scratch, at)
+        else:
+            at += 1
 
 
 @kernel
@@ -149,6 +175,7 @@ def place_in_room(scratch: Scratch, job: int, m: int) -> None:
                 scratch.chosen[done] = gpu
                 done += 1
                 left -= 1
+    _spare_apart(scratch)
 
 
 @kernel

@@ -1,6 +1,7 @@
 """The linear score that suspends jobs for others, weighed by hand: those not named are 0."""
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError, SimulationError
+from sim.jobs import ANY_TYPE, Demands
 from sim.kernel.layout import State
 from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
@@ -119,6 +121,20 @@ def test_who_was_suspended_goes_on_elsewhere_at_once_where_there_is_room():
     assert charted(jobs, cluster(2, 2), scheduler, column_s=50.0) == (
         f"AaC ..C B{'b' * 19} ..A{'a' * 17}"
     )
+
+
+def test_who_is_on_no_server_that_the_gang_takes_stays():
+    # A server's 4 cores hold two workers of D. A and B have all cores of theirs, C half. A's server
+    # and one more are needed: B's has most empty GPUs, but D's third worker fits beside C.
+    jobs = [Job(0, 1, 1000), Job(1, 1, 900), Job(2, 2, 1000), Job(100, 3, 50)]
+    cores = np.array([4000, 4000, 1000, 2000])
+    demands = Demands(np.full(4, 1000), cores, np.zeros(4, int), np.full(4, ANY_TYPE))
+    topology = replace(cluster(3, 4), server_cpu_milli=np.full(3, 4000))
+    yard = world(jobs, topology, traits={"demands": demands})
+    run = play(yard, suspending({"bias": 1.0}))
+    stays = attempts(run.log)
+    assert stays["D"] == [Attempt(100, 150, (0, 1, 10))]
+    assert [len(stays[job]) for job in "ABC"] == [2, 1, 1]
 
 
 def test_features_of_one_suspension():
