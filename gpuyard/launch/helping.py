@@ -6,7 +6,7 @@ its file begins with.
 
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w@]+):(?P<rest>.*)$")
 COMMENT = re.compile(r"(?:^|\s)# ?(?P<words>.*)$")
 CALL = re.compile(r"^# python scripts/(?P<name>\w+)\.py(?P<words>.*)$")
 NARROWEST, WIDEST = 60, 110  # columns that are written
+COMMON = ("_base", "default")  # files of a group that tell what several others set
 REPRODUCES = "reproduce"  # program, and node of an experiment that is for it alone
 
 
@@ -91,12 +92,12 @@ def help_text(
     known |= {REPRODUCES} if program == REPRODUCES else set()
     known |= {group.rpartition("@")[2] for group in groups} | {_group(group) for group in groups}
     parts = [f"gpuyard {program} [key=value ...]: {does}", *_begins_with(path)]
-    parts += _section("Its keys, with their defaults", _told(path))
-    for name in shared:
-        parts += _section(f"Keys of several programs ({name.stem}.yaml)", _told(name))
+    words = {key.name: key.words for group in groups for key in _of_choice(group, *COMMON)}
+    parts += _section("Its keys, with their defaults", _told(keys_of(path), words))
+    for file in shared:
+        parts += _section(f"Keys of several programs ({file.name})", _told(keys_of(file), words))
     for word in chosen:
-        group, _, value = word.partition("=")
-        parts += _section(f"Keys of {word}", _told(CONF / _group(group) / f"{value}.yaml"))
+        parts += _section(f"Keys of {word}", _told(_of_choice(*word.split("=", 1)), words))
     parts += _section(
         "Choices (GROUP=NAME), the default first",
         [(group, ", ".join(_choices(group, groups[group], known))) for group in sorted(groups)],
@@ -150,12 +151,27 @@ def _defaults(path: Path) -> list[Any]:
     return found
 
 
-def _told(path: Path) -> list[tuple[str, str]]:
-    """(key=default, words) of a file; none where it is not there."""
-    if not path.is_file():
-        return []
-    keys = [key for key in keys_of(path) if key.default or key.words]
-    return [(f"{key.name}={key.default}" if key.default else key.name, key.words) for key in keys]
+def _of_choice(group: str, *names: str) -> list[Key]:
+    """Keys of files of a group, and of those that they are made of, as a user writes them."""
+    found: dict[str, Key] = {}
+    for path in (CONF / _group(group) / f"{name}.yaml" for name in names):
+        if path.is_file():
+            whole = "# @package _global_" in path.read_text(encoding="utf-8")
+            head = "" if whole else f"{group.lstrip('+').rpartition('@')[2]}."
+            for file in (path, *_gather(path, {})):
+                for key in keys_of(file):
+                    found.setdefault(head + key.name, replace(key, name=head + key.name))
+    return list(found.values())
+
+
+def _told(keys: Iterable[Key], words: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(key=default, words), the words of another file where its own has none."""
+    told = [(key, key.words or words.get(key.name, "")) for key in keys]
+    return [
+        (f"{key.name}={key.default}" if key.default else key.name, said)
+        for key, said in told
+        if key.default or said
+    ]
 
 
 def _group(word: str) -> str:
