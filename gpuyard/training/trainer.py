@@ -130,8 +130,7 @@ class Trainer:
             try:
                 self._prepare()
                 before_s, began_s = self.saved.elapsed_s, self._clock_s()
-                if not self.saved.curve:
-                    self._validate()
+                self._validate_if_due()  # Ctrl-C may have come in the midst of it
                 while self._progress() < 1.0:
                     self._update()
                     elapsed_s = before_s + self._clock_s() - began_s
@@ -187,9 +186,8 @@ class Trainer:
         self.saved = replace(self.saved, climb=ascend(climb, along, step_at(self._progress())))
 
     def _look_up(self, bar: Progress, task: TaskID) -> None:
+        self._validate_if_due()
         update = self.saved.climb.update
-        if update % self.budget.validate_every == 0:
-            self._validate()
         late = time.monotonic() - self._saved_s >= SAVE_EVERY_S
         if late or update % self.budget.checkpoint_every == 0:
             self._save()
@@ -204,6 +202,11 @@ class Trainer:
             minutes = self.saved.elapsed_s / 60.0
             log.info("%s, %.1f minutes, %.0f%% done", note, minutes, 100 * self._progress())
             self._last_line_s = time.monotonic()
+
+    def _validate_if_due(self) -> None:
+        update, curve = self.saved.climb.update, self.saved.curve
+        if not curve or (update % self.budget.validate_every == 0 and curve[-1].update < update):
+            self._validate()
 
     def _validate(self) -> None:
         """Add a point to the curve."""

@@ -54,12 +54,13 @@ class Hill(Evaluator):
     """Scores are the distance of the linear weights to 1.
 
     At one update `happens` makes others of them, or raises; from the validation number `stuck` on
-    window 1 fails.
+    window 1 fails; validation number `pressed` is interrupted.
     """
 
     happens: Callable[[Scores], Scores] = lambda scores: scores
     at: int = -1
     stuck: float = np.inf
+    pressed: int = -1
     played: list[int] = field(default_factory=list)
 
     def pairs(self, source_spec: Any, form: Any, climb: Climb, windows: Sequence[int]) -> Scores:
@@ -78,6 +79,8 @@ class Hill(Evaluator):
         assert part == "validation"
         assert isinstance(player, ScorePlayer)
         logs = np.full(len(windows), _far(linear_of(player.weights)))
+        if len(self.played) == self.pressed:
+            raise KeyboardInterrupt
         if len(self.played) >= self.stuck:
             logs[1] = FAILED
         self.played.append(1)
@@ -173,6 +176,14 @@ def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(whole, 
         assert np.array_equal(one, other), name
     updates = [[point.update for point in each.curve] for each in (whole, resumed)]
     assert updates[0] == updates[1]
+
+
+def test_a_validation_that_was_interrupted_is_made_up_for(whole: Saved, tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path, 30, None, hill(pressed=4))  # after two rivals: of update 10
+    resumed = trained(tmp_path, 30, load(tmp_path, SETTING))
+    points = [[(p.update, p.runs, p.to_reference) for p in each.curve] for each in (whole, resumed)]
+    assert points[0] == points[1]
 
 
 @pytest.mark.parametrize("score", [float("nan"), FAILED])
