@@ -235,8 +235,9 @@ def _source_spec(world: Mapping[str, Any], beginning: Beginning) -> SourceSpec:
 def _learning(config: Mapping[str, Any], begin: Path, held_out: int) -> dict[str, Any]:
     """The configuration of `learn.py`: linear weights alone, for there is time for few updates."""
     words = [
-        f"begin='{begin}'", f"reference='{begin}'", f"minutes={config['learn_minutes']}",
-        f"jobs={config['learn_jobs']}", f"validation_windows={min(HELD_OUT, held_out)}",
+        override("begin", begin), override("reference", begin),
+        f"minutes={config['learn_minutes']}", f"jobs={config['learn_jobs']}",
+        f"validation_windows={min(HELD_OUT, held_out)}",
         f"validate_every={VALIDATE_EVERY}", f"pairs={PAIRS}", "standard_windows=1",
         "units={start: 0, forward: 0, suspend: 0}",
     ]  # fmt: skip

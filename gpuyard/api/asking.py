@@ -161,7 +161,7 @@ def _trace_words(trace: Trace, place: Path) -> list[str]:
     extra = [name for name in map(str, trace.columns) if name not in GIVEN]
     allowed = yaml.safe_load((CONF / "workload" / "csv.yaml").read_text("utf-8"))["columns"]
     further = [f"workload.columns.{name}={name}" for name in extra if name in allowed]
-    return ["workload=csv", f"workload.path='{path}'", *further]
+    return ["workload=csv", override("workload.path", path), *further]
 
 
 def _file_words(path: Path) -> list[str]:
@@ -172,9 +172,9 @@ def _file_words(path: Path) -> list[str]:
     with path.open("rb") as file:
         first = file.readline().decode("utf-8", errors="replace") if plain else ""
     if ".swf" in path.suffixes:
-        return ["workload=swf", f"workload.path='{path.resolve()}'"]
+        return ["workload=swf", override("workload.path", path.resolve())]
     reader = "sacct" if "|" in first and SACCT_KEY in first else "csv"
-    return [f"workload={reader}", f"workload.path='{path.resolve()}'"]
+    return [f"workload={reader}", override("workload.path", path.resolve())]
 
 
 def _cluster(cluster: Cluster) -> tuple[list[str], Topology | dict[str, Any] | None]:

@@ -73,7 +73,7 @@ def test_orders_that_are_named_and_handed_in_decide_as_worked_by_hand():
 
 
 def test_a_frame_a_file_and_a_topology_are_the_same_as_names(tmp_path: Path):
-    path = tmp_path / "jobs.csv"
+    path = tmp_path / "o'neil's jobs.csv"
     JOBS.to_csv(path, index=False)
     cluster = leaf_spine(
         name="own", servers=8, gpus_per_server=8, servers_per_rack=4, gpu_types=["p100"],
