@@ -202,8 +202,9 @@ def _hydra_lines(error: BaseException) -> list[str]:
     """Hydra's message without its search path and its advice to add the wrong name."""
     if isinstance(error, OverrideParseException):
         first = str(error).splitlines()[0]
-        return [f"{error.override!r} is no override: {first}; put a value with =, blanks, brackets "
-                """or letters like é in quotes within quotes, like 'key="a=b (2)"'"""]  # fmt: skip
+        return [f"{error.override!r} is no override: {first}; put a value with =, ~, "
+                """blanks, brackets or letters like é in quotes within quotes, """
+                """like 'key="a=b (2)"'"""]  # fmt: skip
     kept: list[str] = []
     for line in str(error).splitlines():
         if line.startswith("Config search path"):

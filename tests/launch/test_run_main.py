@@ -251,6 +251,7 @@ def test_a_value_that_wants_quotes_is_named(tiny: Callable):
     message = said(tiny("trace=jobs (2).csv"))
     assert "'trace=jobs (2).csv' is no override" in message and "in quotes within quotes" in message
     assert tiny('trace="jobs (2).csv"').status == 0
+    assert "put a value with =, ~, blanks" in said(tiny("trace=~/jobs.csv"))
 
 
 def test_a_name_like_no_other_gets_no_guess(tiny: Callable):
