@@ -15,7 +15,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from gpuyard.launch.errors import CONF, ConfigError, explain, refuse_no_choice, refuse_unread
+from sim.text_files import read_text
 
+MEND = "make it a file that you may read"
 OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 _searched: ContextVar[list[str] | None] = ContextVar("searched", default=None)
 
@@ -25,13 +27,13 @@ def own_folders(here: Path) -> list[Path]:
 
     Raises:
         ConfigError: the file is no list of folders under `search_path`, one is not there, or holds
-            a choice that `conf/` has as well.
+            a choice that `conf/` has as well, or that is no text.
     """
     own = here / OWN_FILE
     if not own.is_file():
         return []
     try:
-        content = yaml.safe_load(own.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_text(str(own), ConfigError, MEND))
     except yaml.YAMLError as error:
         raise ConfigError(f"{own}: {' '.join(str(error).split())}") from error
     folders = content.get("search_path") if isinstance(content, dict) else None
@@ -47,6 +49,7 @@ def own_folders(here: Path) -> list[Path]:
             if shipped.is_file():
                 group, name = path.parent.name, path.stem
                 raise ConfigError(f"{path}: {group}={name} is shipped, and comes first; rename it")
+            read_text(str(path), ConfigError, MEND)
     return found
 
 

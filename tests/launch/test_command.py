@@ -103,10 +103,11 @@ def test_heuristics_need_neither_torch_nor_ray(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [("search_path: [nowhere]", "search_path names 'nowhere'"), ("paths: []", "must be one list"),
-     ("search_path: [", "while parsing")],
+     ("search_path: [", "while parsing"),
+     ("search_path: [a]\n# café", ", line 2: byte 0xe9 is not UTF-8 text; save the file")],
 )  # fmt: skip
 def test_a_wrong_file_of_folders_is_told(tmp_path: Path, text: str, told: str):
-    (tmp_path / "gpuyard.yaml").write_text(text)
+    (tmp_path / "gpuyard.yaml").write_text(text, encoding="latin-1")
     done = call("-m", "gpuyard", "simulate", folder=tmp_path)
     assert done.returncode == 1
     assert str(tmp_path / "gpuyard.yaml") in done.stderr and told in done.stderr

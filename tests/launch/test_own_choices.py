@@ -289,6 +289,13 @@ def test_a_file_that_is_no_yaml(tmp_path: Path, line_up: bool):
     assert "(while parsing a flow node that begins in line 3); mend the file" in told
 
 
+def test_a_file_in_another_encoding(tmp_path: Path):
+    write_own(tmp_path, {"mine/scheduler/old.yaml": ""})
+    (tmp_path / "mine/scheduler/old.yaml").write_text("# café\n", encoding="latin-1")
+    told = error_of(tmp_path, "simulate", "scheduler=old")
+    assert f"{tmp_path / 'mine/scheduler/old.yaml'}, line 1: byte 0xe9 is not UTF-8" in told
+
+
 def test_a_trial_run_before_the_users_jobs_is_called_so(tmp_path: Path):
     write_own(tmp_path, {
         "mine/placer/never.yaml": "_target_: my_placers.Never\n", "my_placers.py": NEVER,
