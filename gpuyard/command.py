@@ -96,10 +96,10 @@ def run(name: str) -> None:
 
 def _tell(name: str) -> None:
     from gpuyard.launch.helping import help_text
-    from gpuyard.launch.own import own_choices
+    from gpuyard.launch.own import folder_started_in, own_choices
 
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
-    print(help_text(name, PROGRAMS[name][1], chosen, own_choices(Path.cwd())))
+    print(help_text(name, PROGRAMS[name][1], chosen, own_choices(folder_started_in())))
 
 
 def foreign_package() -> str:

@@ -22,6 +22,20 @@ OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 _searched: ContextVar[list[str] | None] = ContextVar("searched", default=None)
 
 
+def folder_started_in() -> Path:
+    """The working directory.
+
+    Raises:
+        ConfigError: it has been removed since.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            "the folder you are in has been removed; cd to one that is there"
+        ) from None
+
+
 def own_folders(here: Path) -> list[Path]:
     """Folders of a user's own choices: those that `gpuyard.yaml` in `here` names; none without it.
 

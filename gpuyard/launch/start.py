@@ -49,7 +49,12 @@ from gpuyard.launch.errors import (
     refuse_reproduction,
     refuse_unread_additions,
 )
-from gpuyard.launch.own import SEARCH_KEY, own_groups, refuse_unread_of_experiment
+from gpuyard.launch.own import (
+    SEARCH_KEY,
+    folder_started_in,
+    own_groups,
+    refuse_unread_of_experiment,
+)
 from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
 from gpuyard.launch.targets import fault_of_own
 from gpuyard.launch.terminal import telling_what_compiles
@@ -190,9 +195,10 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
         @functools.wraps(task)
         def checked() -> None:
             sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in SWEEP)  # `-m` first
+            here = folder_started_in()
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
                 at = _after_words(sys.argv)
-                sys.argv[at:at] = own_groups(Path.cwd())
+                sys.argv[at:at] = own_groups(here)
             refuse_no_choice(
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),

@@ -344,3 +344,18 @@ def test_a_terminal_without_a_sign_gets_another():
         cwd=ROOT, capture_output=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, b"?\n"), done.stderr
+
+
+def test_a_folder_that_was_removed_meanwhile_is_no_place_to_start_in(tmp_path: Path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = (
+        f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})\n"
+        "from gpuyard.command import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "simulate"], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: the folder you are in has been removed; cd to one" in done.stderr
