@@ -16,7 +16,6 @@ silence, and OmegaConf fails with an AttributeError where it is interrupted in i
 
 import fcntl
 import functools
-import io
 import logging
 import os
 import shlex
@@ -57,7 +56,7 @@ from gpuyard.launch.own import (
 )
 from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
 from gpuyard.launch.targets import fault_of_own
-from gpuyard.launch.terminal import telling_what_compiles
+from gpuyard.launch.terminal import open_streams, telling_what_compiles
 from sim.errors import GpuYardError, override
 from sim.files import forget
 from sim.report.run_folder import RECORD, Record, collect_record, write_record
@@ -320,8 +319,7 @@ def run_main(main: Callable[[], None]) -> None:
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     OmegaConf.register_new_resolver("of_run", _of_run, replace=True)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its table
+    open_streams()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
         with heeding_ctrl_c(), telling_what_compiles():

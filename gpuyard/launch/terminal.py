@@ -6,6 +6,7 @@ compilations are seen once for each kind of run after an installation or an edit
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+
+def open_streams() -> None:
+    """Let what a caller has closed, like `>&-`, be written to; make no error of a missing sign."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its table
 
 
 NARROWEST_PIPED = 180  # columns where standard output is no terminal

@@ -346,6 +346,18 @@ def test_a_terminal_without_a_sign_gets_another():
     assert (done.returncode, done.stdout) == (0, b"?\n"), done.stderr
 
 
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
+def test_a_stream_that_is_closed_is_written_to_by_nobody(here: Path, closed: str):
+    words = "simulate workload=csv workload.path=jobs.csv page=false hydra.run.dir=there"
+    command = f"{sys.executable} -m gpuyard {words} {closed}"
+    done = subprocess.run(
+        command, shell=True, cwd=here, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (here / "there" / "metrics.json").is_file()
+
+
 def test_a_folder_that_was_removed_meanwhile_is_no_place_to_start_in(tmp_path: Path):
     gone = tmp_path / "gone"
     gone.mkdir()
