@@ -52,10 +52,10 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtyp
 
 _load: Any = caching.IndexDataCacheFile.load
 _save: Any = caching.Cache.save_overload
-# Of files that name a type that is gone, or that a crash or a full disk cut off. numba reads the
-# types of arguments before the stamp.
+# Of files that name a type that is gone, or that a crash or a full disk cut off or left full of
+# other bytes. numba reads the types of arguments before the stamp.
 UNREADABLE = (ImportError, AttributeError, EOFError, LookupError, TypeError, ValueError,
-              pickle.UnpicklingError)  # fmt: skip
+              OverflowError, MemoryError, pickle.UnpicklingError)  # fmt: skip
 _warned: list[str] = []  # once is enough
 
 

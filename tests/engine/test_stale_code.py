@@ -130,11 +130,13 @@ def kept_beside(folder: Path, program: str = KEPT) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
-@pytest.mark.parametrize("left", [0, 150])
-def test_kept_code_that_was_cut_off_is_made_anew(tmp_path: Path, kind: str, left: int) -> None:
+@pytest.mark.parametrize(("left", "more"), [(0, b""), (150, b""), (0, b"\x8e" + b"\xff" * 8)])
+def test_kept_code_that_cannot_be_read_is_made_anew(
+    tmp_path: Path, kind: str, left: int, more: bytes
+) -> None:
     assert kept_beside(tmp_path) == ("0.5 0", "")
     (file,) = tmp_path.glob(f"*/laws.excess_by-*.{kind}")
-    file.write_bytes(file.read_bytes()[:left])
+    file.write_bytes(file.read_bytes()[:left] + more)
     assert kept_beside(tmp_path) == ("0.5 0", "")
     assert kept_beside(tmp_path) == ("0.5 1", "")
 
