@@ -190,15 +190,18 @@ def _run_stored(play: Play, batch: Sequence[Run]) -> list[Done]:
     """Runs, each stored where it was made, so that only runs in flight are lost with the parent.
 
     Where a batch of several fails they are made one by one, which tells the windows that fail.
+
+    Raises:
+        OSError: they cannot be stored, on a full disk for example; nor could the others.
     """
     try:
-        outcomes = play([task for task, _ in batch])
-        for outcome, (_, path) in zip(outcomes, batch, strict=True):
-            write_part(path, outcome.row, curves_of(outcome))
+        outcomes = [(each.row, curves_of(each)) for each in play([task for task, _ in batch])]
     except Exception:  # whatever one scheduler does, the other runs go on
         if len(batch) > 1:
             return [done for run in batch for done in _run_stored(play, [run])]
         return [Done(batch[0][1].name, traceback.format_exc())]
+    for outcome, (_, path) in zip(outcomes, batch, strict=True):
+        write_part(path, *outcome)
     return [Done(path.name, None) for _, path in batch]
 
 

@@ -13,6 +13,7 @@ from gpuyard.evaluation.task import Task
 from gpuyard.reproduction.runs import read_part
 from sim.files import Labels
 from tests.forking import run_program
+from tests.launch.conftest import write_own
 from tests.marl.trainings import Training, wait_for
 
 QUICK = ("experiment=league", "debug=quick")
@@ -115,6 +116,32 @@ def test_a_killed_run_goes_on_where_it_was(done, tmp_path):
     whole = parts(folder)
     assert len(whole) == len(outcome.table()) == 145
     assert first.items() <= whole.items()  # none was made again
+
+
+FILLING = """
+import resource
+from sim.schedulers.orders import Fifo
+
+class Filling(Fifo):
+    order_name = "filling"
+
+    def reset(self, seed):
+        super().reset(seed)
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+"""
+
+
+def test_a_disk_that_fills_up_ends_it_and_no_scheduler_is_to_blame(tmp_path: Path):
+    choice = "_target_: own.Filling\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
+    write_own(tmp_path, {"own.py": FILLING, "mine/scheduler/filling.yaml": choice})
+    entries = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo,filling']}]"
+    words = ("reproduce", *QUICK, entries, "most_cells=1", "jobs=1", "hydra.run.dir=here")
+    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+    assert done.returncode == 1 and "failed: lineup" not in done.stderr, done.stderr
+    assert f"error: {tmp_path / 'here' / 'parts'}" in done.stderr
+    assert ".json: File too large" in done.stderr
+    assert not (tmp_path / "here" / "failures.txt").exists()
 
 
 def test_cells_that_differ_in_anything_else_are_told_apart(done):
