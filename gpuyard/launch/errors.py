@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -60,6 +61,15 @@ def explain(error: BaseException) -> str:
         options = [f"{group}={option}" for option in error.options or ()]
         lines += _suggestion(f"{group}={wanted.removesuffix('.yaml')}", options)
     return "\n  ".join(lines + _whose_experiment(lines))
+
+
+def worker_ended(error: BrokenExecutor) -> str:
+    """Why work that was shared out to processes could not go on."""
+    codes = re.search(r"\{.+\}", str(error))  # like {SIGKILL(-9)}
+    return (
+        f"a worker process ended{f' with {codes[0]}' if codes else ''}; the system kills one where "
+        "memory runs out: let fewer run at once (jobs=N, or hydra.launcher.n_jobs=N of a sweep)"
+    )
 
 
 def _unreadable(error: yaml.MarkedYAMLError, mark: yaml.Mark) -> str:

@@ -21,6 +21,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from errno import ENOSPC
 from pathlib import Path
@@ -47,6 +48,7 @@ from gpuyard.launch.errors import (
     refuse_no_choice,
     refuse_reproduction,
     refuse_unread_additions,
+    worker_ended,
 )
 from gpuyard.launch.own import (
     SEARCH_KEY,
@@ -363,11 +365,13 @@ def _before_hydra(error: Exception) -> None:
 
 def _leave_interrupted(why: str) -> NoReturn:
     """Say what stays and how to go on."""
-    last = _started[-1] if _started else None
-    record, folder = (last.record, last.folder) if last else (None, None)
-    words = going_on(record, folder, sys.argv)
-    print("\n".join(filter(None, [STOPPED + why, words])), file=sys.stderr)
+    print("\n".join(filter(None, [STOPPED + why, _how_on()])), file=sys.stderr)
     sys.exit(INTERRUPTED)
+
+
+def _how_on() -> str | None:
+    record, folder = next(((each.record, each.folder) for each in _started[-1:]), (None, None))
+    return going_on(record, folder, sys.argv)
 
 
 def _message(error: Exception) -> str | None:
@@ -377,11 +381,12 @@ def _message(error: Exception) -> str | None:
         return lacking
     if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException | YAMLError):
         return explain(error)
-    if isinstance(error, OSError) and (error.filename or error.errno == ENOSPC):
-        # Not all libraries name a file.
+    if isinstance(error, OSError) and (error.filename or error.errno == ENOSPC):  # not all name it
         last = f"{_started[-1].folder if _started else 'the folder of results'}, or "
         why = os.strerror(error.errno) if error.errno else error.strerror
         return f"{error.filename or f'{last}what is printed to'}: {why}"
+    if isinstance(error, BrokenExecutor):
+        return "\n".join(filter(None, [worker_ended(error), _how_on()]))
     if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):
         return f"{error}; leave one of them out"  # Hydra's own
     return fault_of_own(error)

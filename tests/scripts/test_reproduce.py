@@ -144,6 +144,31 @@ def test_a_disk_that_fills_up_ends_it_and_no_scheduler_is_to_blame(tmp_path: Pat
     assert not (tmp_path / "here" / "failures.txt").exists()
 
 
+KILLED = """
+import os
+import sys
+from sim.schedulers.orders import Fifo
+
+class Killed(Fifo):
+    order_name = "killed"
+
+    def reset(self, seed):
+        if any("loky" in word for word in sys.orig_argv):
+            os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_worker_that_is_killed_is_told_with_how_to_go_on(tmp_path: Path):
+    choice = "_target_: own.Killed\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
+    write_own(tmp_path, {"own.py": KILLED, "mine/scheduler/killed.yaml": choice})
+    entries = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo,killed']}]"
+    words = ("reproduce", *QUICK, entries, "most_cells=1", "jobs=2", "hydra.run.dir=here")
+    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert "error: a worker process ended with {SIGKILL(-9)}" in done.stderr
+    assert "let fewer run at once (jobs=N" in done.stderr and "\nto go on: " in done.stderr
+
+
 def test_cells_that_differ_in_anything_else_are_told_apart(done):
     outcome = done(
         "reproduce", *QUICK, FEW, "windows=1", "jobs=1",
