@@ -343,7 +343,7 @@ class JobRules:
         """Raise a TraceError, naming key, value and what is known, for another word."""
         check_choice("rules.profile_rule", self.profile_rule, RULES)
         check_choice("rules.unknown_gpu_types", self.unknown_gpu_types, UNKNOWN)
-        if isinstance(self.ignore, str):
+        if isinstance(self.ignore, str | int | float):
             raise TraceError(f"rules.ignore is {self.ignore!r}; give a list, like [demands]")
         for name in ("models", "ignore", "gpu_type_names"):
             if getattr(self, name) is None:

@@ -60,6 +60,7 @@ def told(folder: Path, *words: str, status: int = 1) -> str:
         ("workload.reader.delimiter=null", "workload.reader.delimiter is None; give one sign"),
         ("workload.exclude_vcs=lang", "workload.exclude_vcs is 'lang'; it must be a list"),
         ("workload.rules.ignore=demands", "rules.ignore is 'demands'; give a list, like [demands]"),
+        ("workload.rules.ignore=3", "rules.ignore is 3; give a list, like [demands]"),
         ("+workload.rules.models.a=[b]", "rules.models.a is ['b']; give one name of a model"),
         ("outages.mtbf_s=5", "outages=failures has it"),
         ("belief.model.path=-1", "belief.model.path is -1; it must be a path or a text or null"),
