@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parents[1]
 CONF = next(path for path in (HERE / "conf", HERE.parent / "conf") if path.is_dir())
 
 
+COMMAND = "gpuyard"  # the installed command
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only,
 TAIL_LIKE_ENOUGH = 0.8  # which must be closer: `algo` is not `gpus.v100.also`
@@ -93,8 +94,14 @@ def _command_of(experiment: str) -> str | None:
     """The command in the experiment's first lines; None if it is no file of ours or has none."""
     path = CONF / "experiment" / f"{experiment}.yaml"
     head = path.read_text(encoding="utf-8") if path.is_file() else ""
-    command = re.search(r"^# (python scripts/.*)$", head, re.MULTILINE)
-    return None if command is None else command[1]
+    command = re.search(r"^# python scripts/(\w+)\.py(.*)$", head, re.MULTILINE)
+    return None if command is None else " ".join(called(command[1])) + command[2]
+
+
+def called(program: str) -> list[str]:
+    """How this process's user calls a program: by the installed command, or by its script."""
+    typed = sys.argv[0].startswith(COMMAND)
+    return [COMMAND, program] if typed else ["python", f"scripts/{program}.py"]
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str | None:
@@ -204,7 +211,7 @@ def refuse_reproduction(experiment: str) -> NoReturn:
     Raises:
         ConfigError: with the command that the experiment is for.
     """
-    command = _command_of(experiment) or f"python scripts/reproduce.py experiment={experiment}"
+    command = _command_of(experiment) or f"{' '.join(called('reproduce'))} experiment={experiment}"
     raise ConfigError(f"experiment={experiment} is for: {command}")
 
 

@@ -39,8 +39,10 @@ from yaml import YAMLError
 
 from gpuyard.launch.build import build, resolve, yaml_text
 from gpuyard.launch.errors import (
+    COMMAND,
     CONF,
     ConfigError,
+    called,
     came_of_ctrl_c,
     explain,
     heed_ctrl_c,
@@ -99,7 +101,7 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
     own = [override("hydra.run.dir", folder)]
     if left is not None:
         own.append(override("resume", "auto" if record.program in AUTO else folder))
-    return "to go on: " + shlex.join([*_called(record.program), *words, *own])
+    return "to go on: " + shlex.join([*called(record.program), *words, *own])
 
 
 log = logging.getLogger(__name__)
@@ -108,19 +110,12 @@ OF_LEARNING = (  # packages of the extra `learn`
     "gymnasium", "pettingzoo", "ray", "tensorboardX", "torch", "torch_geometric",
 )  # fmt: skip
 OF_SERVING = ("fastapi", "starlette", "uvicorn")  # of the extra `serve`
-COMMAND = "gpuyard"  # the installed command
 FAILED, INTERRUPTED = 1, 130
 STOPPED = "interrupted; what was written so far stays in the run's folder"
 NAMING = ("experiment", "lineup", "scheduler", "workload")  # groups that name a run's folder
 TRACEBACK_WANTED = ("DEBUG", "HYDRA_FULL_ERROR")
 
 _started: list["Launch"] = []  # of this process, for what is told after Ctrl-C
-
-
-def _called(program: str) -> list[str]:
-    """How this process's user calls a program: by the installed command, or by its script."""
-    typed = sys.argv[0].startswith(COMMAND)
-    return [COMMAND, program] if typed else ["python", f"scripts/{program}.py"]
 
 
 def _as_typed(argv: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import opened
 from gpuyard.evaluation.task import assumed_of, ours_of
 from gpuyard.launch.build import check_choice, check_confidence, check_count, check_flags
-from gpuyard.launch.errors import ConfigError, instead
+from gpuyard.launch.errors import ConfigError, called, instead
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import table_console
@@ -210,7 +210,7 @@ def show_list() -> None:
     width = max(map(len, found), default=0)
     for name, title in found.items():
         print(f"{name:{width}}  {title}")
-    print("run one: python scripts/reproduce.py experiment=NAME (in a minute: debug=quick)")
+    print(f"run one: {' '.join(called(PROGRAM))} experiment=NAME (in a minute: debug=quick)")
 
 
 Program = Callable[[Launch], None]

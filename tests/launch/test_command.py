@@ -76,6 +76,13 @@ def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
     assert asked.stderr.splitlines()[-1].startswith("ImportError: GPUYard's package 'sim' cannot")
 
 
+def test_the_installed_command_tells_of_no_scripts(tmp_path: Path):
+    listed = call("-m", "gpuyard", "reproduce", folder=tmp_path).stdout
+    assert "run one: gpuyard reproduce experiment=NAME" in listed
+    done = call("-m", "gpuyard", "simulate", "experiment=worl_main", folder=tmp_path)
+    assert "for: gpuyard reproduce experiment=worl_main" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "package", "extra"),
     [
