@@ -94,13 +94,3 @@ def drop_from_heap(heap: RowArray, owner: RowArray, size: int, item: int) -> int
     if last.item != item:
         _settle(heap, owner, size - 1, at, last.key, last.rank, last.item)
     return size - 1
-
-
-@kernel
-def order_heap(heap: RowArray, owner: RowArray, size: int) -> None:
-    """Make a heap of the first `size` slots, whose key, rank and item are written."""
-    for at in range(size):  # leaves that never move need their places, too
-        owner[heap[at].item].heap_at = at
-    for at in range(size // 2 - 1, -1, -1):  # from the last parent up: linear, not n log n
-        slot = heap[at]
-        _down(heap, owner, size, at, slot.key, slot.rank, slot.item)

@@ -6,18 +6,18 @@ there, the others go on (Bertsekas and Gallager, Data Networks, section 6.5; wei
 and Le Boudec 2007).
 
 Jobs stop, and links are loaded, in ascending order of jobs, so that equal situations give equal
-bits, whether the whole cluster is filled or one connected part of it.
+bits, whether the whole cluster is filled or only what a change reaches (`refill`).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray, RowArray
+from sim.arrays import IntArray, RowArray
 from sim.handle import Handle
-from sim.heap import HEAP, OUT, drop_from_heap, move_in_heap, order_heap
+from sim.heap import HEAP, OUT, drop_from_heap, move_in_heap
 from sim.jit import kernel
-from sim.physics.link_network import K_WAY, MAX_MIN, LinkNetwork
+from sim.physics.link_network import K_WAY, LinkNetwork
 from sim.physics.traffic import PART_ENTRY, PART_JOB, PART_LINK
 
 
@@ -68,35 +68,6 @@ def sort_up(values: IntArray, count: int) -> None:
 
 
 SPECK = 1e-9  # weight below which a link is no limit; a job's heaviest link has weight 1
-NOBODY = -1
-
-
-@kernel
-def _begin(part: Part, jobs: int, capacity: FloatArray) -> int:
-    """Load every link with its jobs; the number of links in use."""
-    links = 0
-    for job in range(jobs):  # ascending, so a link's weights add up in one order
-        part.job[job].stops = 0
-        for at in range(part.job[job].first, part.job[job + 1].first):  # idle links cost nothing
-            entry = part.entry[at]
-            on, row = entry.link, part.link[entry.link]
-            if row.rising == 0:
-                row.left = capacity[on]
-                row.weight = 0.0
-                row.floor = 0.0
-                row.last = NOBODY
-                part.filling[links].item = on
-                links += 1
-            row.weight += entry.weight
-            row.rising += 1
-            entry.earlier = row.last
-            entry.job = job
-            row.last = at
-    for k in range(links):  # keys only when all weights are in; ordered at once, in linear time
-        part.filling[k].key = fills_at(part, part.filling[k].item)
-        part.filling[k].rank = 0
-    order_heap(part.filling, part.link, links)
-    return links
 
 
 @kernel
@@ -110,30 +81,6 @@ def fills_at(part: Part, on: int) -> float:
     if row.weight < SPECK:
         return np.inf
     return float(max(row.left / row.weight, row.floor))
-
-
-@kernel
-def _gather(part: Part, links: int, least: float) -> tuple[int, int]:
-    """Collect the jobs on the links that `least` fills, ascending, and take those links out.
-
-    Returns the number of jobs, and of links that are left.
-    """
-    count = 0
-    while links > 0:  # all links that fill at this very rate: ties stop together
-        on = part.filling[0].item
-        if part.filling[0].key != least:
-            break
-        at = part.link[on].last
-        while at != NOBODY:  # jobs that stopped earlier are still listed, and skipped
-            job = part.entry[at].job
-            if part.job[job].stops == 0:
-                part.job[job].stops = 1
-                part.job[count].stopping = job
-                count += 1
-            at = part.entry[at].earlier
-        links = drop_from_heap(part.filling, part.link, links, on)
-    sort_up(part.job["stopping"], count)
-    return count, links
 
 
 @kernel
@@ -163,42 +110,6 @@ def renew(part: Part, changed: int, links: int) -> int:
         elif row.heap_at != OUT:
             links = drop_from_heap(part.filling, part.link, links, on)
     return links
-
-
-@kernel
-def _stop(part: Part, count: int, rate: float, links: int) -> int:
-    """Stop the first `count` jobs of `stopping` at `rate`; the number of links still in use."""
-    changed = 0
-    for k in range(count):  # ascending: what a link has left is booked in one order
-        job = part.job[k].stopping
-        part.job[job].rate = rate
-        for at in range(part.job[job].first, part.job[job + 1].first):  # also off links not full
-            changed = leave(part, part.entry[at].link, part.entry[at].weight, rate, changed)
-    return renew(part, changed, links)
-
-
-@kernel
-def share_max_min(part: Part, jobs: int, capacity: FloatArray) -> None:
-    """Fill `rate` of the part's first `jobs` jobs with their max-min fair rates.
-
-    Args:
-        part: `first` of jobs + 1 rows, `link` (a job names a link once) and `weight`, in (0, 1], of
-            their entries; `rate` is written, in bytes a second on the job's heaviest link,
-            infinite for a job without entries.
-        jobs: number of jobs.
-        capacity: (D,) bytes a second, above 0.
-    """
-    links = _begin(part, jobs, capacity)
-    going = 0
-    for job in range(jobs):  # who has no entries is on no link, and never stops
-        part.job[job].rate = np.inf
-        if part.job[job + 1].first > part.job[job].first:
-            going += 1
-    while going > 0:  # each round stops somebody: links of the heap have jobs rising
-        least = part.filling[0].key
-        count, links = _gather(part, links, least)
-        links = _stop(part, count, least, links)
-        going -= count
 
 
 BUSY_ONE = 1 << 40  # a link that one job keeps busy all the time; whole numbers add up exactly
@@ -259,18 +170,11 @@ def settle(network: LinkNetwork, part: Part, jobs: int, link: RowArray) -> None:
     """Fill `seconds` of the part's first `jobs` jobs: between servers, latency and overlap apart.
 
     Args:
-        network: sharing rule and capacities.
-        part: as `share_max_min` wants it, and `heavy_bytes` of each job, and `step_s` for DUTY.
-            MAX_MIN must be given every job that shares a link with one of these jobs, directly or
-            through others.
+        network: K_WAY or DUTY, and capacities.
+        part: `first` of jobs + 1 rows, `link` (a job names a link once) and `weight`, in (0, 1], of
+            their entries; `heavy_bytes` of each job, and `step_s` for DUTY.
         jobs: number of jobs.
         link: (D,) LOAD_LINK: `sharers` is read by K_WAY, `busy` by DUTY, both of all jobs.
     """
-    if network.sharing != MAX_MIN:
-        for job in range(jobs):  # each on its own: these rules read only totals of links
-            part.job[job].seconds = _shared_seconds(network, part, job, link)
-        return
-    share_max_min(part, jobs, network.capacity)
-    for job in range(jobs):  # after all have stopped; on no link the rate is infinite
-        row = part.job[job]
-        row.seconds = 0.0 if np.isinf(row.rate) else row.heavy_bytes / row.rate
+    for job in range(jobs):  # each on its own: these rules read only totals of links
+        part.job[job].seconds = _shared_seconds(network, part, job, link)

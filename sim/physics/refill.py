@@ -12,16 +12,7 @@ import numpy as np
 
 from sim.heap import add_to_heap, drop_from_heap
 from sim.jit import kernel
-from sim.physics.link_loads import (
-    NOBODY,
-    RISING,
-    SCRIPTED,
-    STOPPED,
-    UNKNOWN,
-    UNSEEN,
-    LinkLoads,
-    touch,
-)
+from sim.physics.link_loads import NOBODY, RISING, SCRIPTED, STOPPED, UNKNOWN, UNSEEN, LinkLoads
 from sim.physics.link_network import MAX_MIN, LinkNetwork
 from sim.physics.max_min import fills_at, first_gap, leave, renew, settle, sort_up
 
@@ -283,12 +274,11 @@ def refill(loads: LinkLoads, network: LinkNetwork) -> int:
 
 
 @kernel
-def _gather(loads: LinkLoads, whole_component: bool) -> int:
-    """Collect the jobs on touched links, ascending; with `whole_component` those they reach too."""
-    members, looked_at = 0, 0
-    while looked_at < loads.counts[0].num_touched:  # touch lengthens the list: breadth-first search
-        at = loads.link[loads.link[looked_at].touched].head
-        looked_at += 1
+def _gather(loads: LinkLoads) -> int:
+    """Collect the jobs on touched links, ascending."""
+    members = 0
+    for k in range(loads.counts[0].num_touched):  # a job may be on several: once is enough
+        at = loads.link[loads.link[k].touched].head
         while at != NOBODY:  # newest first; members are sorted in the end
             job = loads.entry[at].job
             at = loads.entry[at].after
@@ -298,9 +288,6 @@ def _gather(loads: LinkLoads, whole_component: bool) -> int:
             row.is_member = 1
             loads.part.job[members].job = job
             members += 1
-            if whole_component:
-                for other in range(row.first, row.first + row.number):  # rates depend on them all
-                    touch(loads, loads.entry[other].link)
     sort_up(loads.part.job["job"], members)
     return members
 
@@ -322,9 +309,9 @@ def _lay_out(loads: LinkLoads, members: int) -> None:
 
 
 @kernel
-def settle_part(loads: LinkLoads, network: LinkNetwork) -> int:
-    """Settle the jobs on touched links; with MAX_MIN everybody whom they reach, from the start."""
-    members = _gather(loads, network.sharing == MAX_MIN)
+def _settle_touched(loads: LinkLoads, network: LinkNetwork) -> int:
+    """Settle the jobs on touched links, for K_WAY or DUTY."""
+    members = _gather(loads)
     _lay_out(loads, members)
     settle(network, loads.part, members, loads.link)
     count = 0
@@ -351,7 +338,8 @@ def resettle(loads: LinkLoads, network: LinkNetwork) -> int:
     Returns:
         Number of changed jobs: `job` of the first rows of `loads.part.job`, ascending.
     """
-    count = refill(loads, network) if network.sharing == MAX_MIN else settle_part(loads, network)
+    whole = network.sharing == MAX_MIN
+    count = refill(loads, network) if whole else _settle_touched(loads, network)
     for k in range(loads.counts[0].num_touched):
         loads.link[loads.link[k].touched].is_touched = 0
     loads.counts[0].num_touched = 0

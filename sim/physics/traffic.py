@@ -126,9 +126,7 @@ PART_JOB = np.dtype(
         ("first", INT),  # entries of job k are [first of k, first of k + 1)
         ("heavy_bytes", FLOAT),
         ("step_s", FLOAT),
-        ("rate", FLOAT),  # bytes a second on its heaviest link
         ("seconds", FLOAT),  # between servers, latency apart
-        ("stops", INT),  # 1: it has stopped or is about to
         ("stopping", INT),  # list: jobs that stop at the present rate
         ("heap_at", INT),  # place of job k among those that are due
     ],
@@ -139,8 +137,6 @@ PART_ENTRY = np.dtype(
     [
         ("link", INT),
         ("weight", FLOAT),
-        ("job", INT),
-        ("earlier", INT),  # entry before this one on its link, or NOBODY
         ("order", INT),  # list: entries of a link that are being sorted
     ],
     align=True,
@@ -150,9 +146,8 @@ PART_LINK = np.dtype(
     [
         ("left", FLOAT),  # capacity that stopped jobs leave
         ("weight", FLOAT),  # summed weights of the jobs still rising
-        ("rising", INT),  # their number; 0 between calls
+        ("rising", INT),  # their number
         ("floor", FLOAT),  # rate at which the last job on the link stopped
-        ("last", INT),  # last entry of the link, or NOBODY
         ("is_changed", INT),  # 0 between calls
         ("heap_at", INT),  # place among those that fill, or OUT
         ("changed", INT),  # list: links that a stop at the present rate has changed

@@ -13,13 +13,13 @@ import json, sys
 import numpy as np
 from numba import float64, from_dtype, int64
 from sim.compiling import compile_together
-from sim.heap import HEAP, add_to_heap, drop_from_heap, move_in_heap, order_heap
+from sim.heap import HEAP, _put, add_to_heap, drop_from_heap, move_in_heap
 
 if sys.argv[1]:
     sys.executable = sys.argv[1]
 rows, owners = from_dtype(HEAP)[::1], from_dtype(np.dtype([("heap_at", np.int64)]))[::1]
 slot = (rows, owners, int64, float64, int64, int64)
-wanted = [(add_to_heap, slot), (move_in_heap, slot), (order_heap, slot[:3]),
+wanted = [(add_to_heap, slot), (move_in_heap, slot), (_put, slot),
           (drop_from_heap, (*slot[:3], int64))]
 compile_together(wanted)
 mine = [len(function.signatures) for function, _ in wanted]

@@ -13,7 +13,6 @@ from sim.errors import PhysicsError
 from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
 from sim.physics.link_load import link_weights, make_load_scratch
 from sim.physics.link_network import LinkNetwork
-from sim.physics.max_min import make_part, share_max_min
 from sim.physics.physics import Physics
 from sim.physics.reference import AloneStep, compact_gpus
 from sim.physics.traffic import LOAD_ENTRY, MIX, PARAMETER_SERVER, RING, CommGraph, comm_graph
@@ -287,18 +286,6 @@ def test_heavy_edges_never_cut_more_than_blocks(mapping):
 Weights = list[dict[int, float]]
 
 
-def share(weights: Weights, capacity: list[float]) -> list[float]:
-    first = np.cumsum([0, *map(len, weights)])
-    part = make_part(links=len(capacity), jobs=len(weights), entries=int(first[-1]))
-    part.job["first"] = first
-    part.entry["link"][: first[-1]] = [link for job in weights for link in job]
-    part.entry["weight"][: first[-1]] = [weight for job in weights for weight in job.values()]
-    share_max_min(part, len(weights), np.array(capacity))
-    assert not part.link["rising"].any(), "scratch is not left clean"
-    assert not part.link["is_changed"].any()
-    return part.job["rate"][:-1].tolist()
-
-
 ONE_UPLINK = [{0: 1.0, 3: 1.0}, {1: 1.0, 3: 1.0}, {2: 1.0, 3: 1.0}]  # own NICs, one uplink
 LEFT, BOTH, RIGHT = {0: 1.0}, {0: 1.0, 1: 1.0}, {1: 1.0}
 
@@ -323,7 +310,7 @@ LEFT, BOTH, RIGHT = {0: 1.0}, {0: 1.0, 1: 1.0}, {1: 1.0}
     ],
 )
 def test_by_hand(jobs, capacity, rates):
-    assert share(jobs, capacity) == rates
+    assert fill(jobs, capacity) == rates
 
 
 @st.composite
@@ -349,7 +336,7 @@ def used(weights: Weights, rates: list[float], link: int) -> float:
 def test_no_link_above_capacity_and_every_job_has_its_bottleneck(case):
     """The definition: a full link on which no job is faster, for every job."""
     weights, capacity = case
-    rates = share(weights, capacity)
+    rates = fill(weights, capacity)
     for link, most in enumerate(capacity):
         assert used(weights, rates, link) <= most * (1 + 1e-9)
     for job, rate in zip(weights, rates, strict=True):
@@ -366,23 +353,17 @@ def test_order_of_jobs_changes_nothing(case, random):
     weights, capacity = case
     order = list(range(len(weights)))
     random.shuffle(order)
-    shuffled = share([weights[job] for job in order], capacity)
-    assert shuffled == pytest.approx([share(weights, capacity)[job] for job in order], rel=1e-9)
-
-
-@given(cases())
-def test_equals_the_twin_to_the_last_bit(case):
-    weights, capacity = case
-    assert share(weights, capacity) == fill(weights, capacity)
+    shuffled = fill([weights[job] for job in order], capacity)
+    assert shuffled == pytest.approx([fill(weights, capacity)[job] for job in order], rel=1e-9)
 
 
 @given(cases())
 def test_the_slowest_job_never_gains_from_company(case):
     """Adding a job may speed some up, but never lifts the least rate."""
     weights, capacity = case
-    fewer = share(weights[:-1], capacity)
+    fewer = fill(weights[:-1], capacity)
     if fewer:
-        assert min(share(weights, capacity)) <= min(fewer) * (1 + 1e-9)
+        assert min(fill(weights, capacity)) <= min(fewer) * (1 + 1e-9)
 
 
 @given(cases())
@@ -391,6 +372,6 @@ def test_parts_that_share_no_link_do_not_see_each_other(case):
     shifted = [{link + len(capacity): w for link, w in job.items()} for job in weights]
     other = [most * 1.3 for most in capacity]
     mixed = [job for pair in zip(weights, shifted, strict=True) for job in pair]
-    rates = share(mixed, capacity + other)
-    assert rates[::2] == share(weights, capacity)
-    assert rates[1::2] == share(weights, other)
+    rates = fill(mixed, capacity + other)
+    assert rates[::2] == fill(weights, capacity)
+    assert rates[1::2] == fill(weights, other)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sim.arrays import FloatArray, distinct_rows
 from sim.handle import Handle
-from sim.heap import HEAP, OUT, add_to_heap, drop_from_heap, move_in_heap, order_heap
+from sim.heap import HEAP, OUT, add_to_heap, drop_from_heap, move_in_heap
 from sim.jit import kernel
 from sim.summing import mean, pairwise_sum
 
@@ -58,19 +58,6 @@ def test_the_first_is_the_least_whatever_is_added_moved_and_dropped(steps):
             held[item] = (key, item % 2)
         assert size == len(held)
         check(heap, owner, held)
-
-
-@given(keys=st.lists(st.sampled_from([0.0, 1.0, 2.5, np.inf]), max_size=ITEMS))
-def test_an_ordered_heap_gives_its_items_in_order(keys):
-    heap, owner = blank()
-    size = len(keys)
-    heap["key"][:size], heap["item"][:size] = keys, np.arange(size)
-    order_heap(heap, owner, size)
-    found = []
-    while size > 0:
-        found.append(float(heap[0]["key"]))
-        size = drop_from_heap(heap, owner, size, heap[0]["item"])
-    assert found == sorted(keys)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 31, 127, 128, 129, 255, 1000, 1023, 4097, 99_991])
