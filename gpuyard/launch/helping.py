@@ -73,7 +73,7 @@ def _split(rest: str) -> tuple[str, str]:
 
 
 def help_text(
-    program: str, does: str, chosen: Sequence[str], own: Mapping[str, Sequence[str]]
+    program: str, does: str, chosen: Sequence[str], own: Mapping[str, Mapping[str, Path]]
 ) -> str:
     """What `gpuyard PROGRAM --help` prints.
 
@@ -81,7 +81,7 @@ def help_text(
         program: its keys are in a file of `conf/`, if it has any.
         does: a few words, as `gpuyard help` has them.
         chosen: overrides that stand beside; the keys of files they name are told too.
-        own: group -> the user's own choices of it.
+        own: group -> name -> file of the user's own choices of it.
     """
     path = CONF / f"{program}.yaml"
     if not path.is_file():
@@ -92,12 +92,19 @@ def help_text(
     known |= {REPRODUCES} if program == REPRODUCES else set()
     known |= {group.rpartition("@")[2] for group in groups} | {_group(group) for group in groups}
     parts = [f"gpuyard {program} [key=value ...]: {does}", *_begins_with(path)]
-    words = {key.name: key.words for group in groups for key in _of_choice(group, *COMMON)}
+    words = {
+        key.name: key.words
+        for group in groups
+        for name in COMMON
+        for key in _of_choice(group, CONF / _group(group) / f"{name}.yaml")
+    }
     parts += _section("Its keys, with their defaults", _told(keys_of(path), words))
     for file in shared:
         parts += _section(f"Keys of several programs ({file.name})", _told(keys_of(file), words))
     for word in chosen:
-        parts += _section(f"Keys of {word}", _told(_of_choice(*word.split("=", 1)), words))
+        group, _, name = word.partition("=")
+        file = own.get(_group(group), {}).get(name) or CONF / _group(group) / f"{name}.yaml"
+        parts += _section(f"Keys of {word}", _told(_of_choice(group, file), words))
     parts += _section(
         "Choices (GROUP=NAME), the default first",
         [(group, ", ".join(_choices(group, groups[group], known))) for group in sorted(groups)],
@@ -141,7 +148,10 @@ def _gather(path: Path, groups: dict[str, str | None]) -> list[Path]:
                 groups[group] = value
         elif entry != "_self_":
             file = path.parent / f"{entry}.yaml"
-            shared += [file, *_gather(file, groups)]
+            if not file.is_file():  # a user's own file that is made of ours
+                file = CONF / path.parent.name / file.name
+            if file.is_file():
+                shared += [file, *_gather(file, groups)]
     return shared
 
 
@@ -151,16 +161,14 @@ def _defaults(path: Path) -> list[Any]:
     return found
 
 
-def _of_choice(group: str, *names: str) -> list[Key]:
-    """Keys of files of a group, and of those that they are made of, as a user writes them."""
+def _of_choice(group: str, path: Path) -> list[Key]:
+    """Keys of a file of a group, and of those that it is made of, as a user writes them."""
     found: dict[str, Key] = {}
-    for path in (CONF / _group(group) / f"{name}.yaml" for name in names):
-        if path.is_file():
-            whole = "# @package _global_" in path.read_text(encoding="utf-8")
-            head = "" if whole else f"{group.lstrip('+').rpartition('@')[2]}."
-            for file in (path, *_gather(path, {})):
-                for key in keys_of(file):
-                    found.setdefault(head + key.name, replace(key, name=head + key.name))
+    if path.is_file():
+        whole = "# @package _global_" in path.read_text(encoding="utf-8")
+        head = "" if whole else f"{group.lstrip('+').rpartition('@')[2]}."
+        for key in (each for file in (path, *_gather(path, {})) for each in keys_of(file)):
+            found.setdefault(head + key.name, replace(key, name=head + key.name))
     return list(found.values())
 
 

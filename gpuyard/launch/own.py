@@ -80,12 +80,12 @@ def own_groups(here: Path) -> list[str]:
     return _words([f"file://{folder}" for folder in own_folders(here)])
 
 
-def own_choices(here: Path) -> dict[str, list[str]]:
-    """Group -> the user's own choices of it."""
-    found: dict[str, list[str]] = {}
+def own_choices(here: Path) -> dict[str, dict[str, Path]]:
+    """Group -> name -> file of the user's own choices of it."""
+    found: dict[str, dict[str, Path]] = {}
     for folder in own_folders(here):
         for path in sorted(folder.glob("*/*.yaml")):
-            found.setdefault(path.parent.name, []).append(path.stem)
+            found.setdefault(path.parent.name, {}).setdefault(path.stem, path)
     return found
 
 

@@ -74,6 +74,14 @@ def test_help_lists_own_choices_with_the_shipped_ones(named: Call):
         ["placer", "corner"], ["scheduler", "mine"],
     ]  # fmt: skip
     assert "fifo" in shipped
+    assert "  scheduler.skip_blocked=" in named("simulate", "scheduler=mine", "--help").stdout
+
+
+def test_help_tells_keys_of_an_own_file_that_is_made_of_a_shipped_one(named: Call, tmp_path: Path):
+    (tmp_path / "mine" / "workload").mkdir()
+    (tmp_path / "mine" / "workload" / "ours.yaml").write_text("defaults: [csv, _self_]\npath: x\n")
+    told = named("simulate", "workload=ours", "--help").stdout
+    assert "  workload.path=x" in told and "  workload.columns.job_id=job_id" in told
 
 
 def test_a_key_of_an_own_experiment_that_nobody_reads_is_named(named: Call, tmp_path: Path):
