@@ -127,12 +127,26 @@ class AloneStep:
 
     def step_s(self, profile: int, gpus: IntArray) -> float:
         """Alpha of a gang of `profile` on `gpus`, as a placement names them."""
-        servers = self._topology.gpu_server[gpus]
-        compute_s = self._physics.catalogue.compute_s[profile, self._types[servers]].max()
-        return float(compute_s) + self._comm_s(profile, gpus, servers)
+        return self.compute_s(profile, gpus) + self.comm_s(profile, gpus)
 
-    def least_s(self, profile: int, gang: int) -> float:
-        """alpha_min: on the fewest servers of an empty cluster, mapped by heavy edges or in order.
+    def compute_s(self, profile: int, gpus: IntArray) -> float:
+        """Its part on the slowest worker's GPU type."""
+        types = self._types[self._topology.gpu_server[gpus]]
+        return float(self._physics.catalogue.compute_s[profile, types].max())
+
+    def comm_s(self, profile: int, gpus: IntArray) -> float:
+        """Its part in communication, on whatever types."""
+        links = self._physics.links
+        if links is None:
+            spread = spread_of(self._topology, self._topology.gpu_server[gpus])
+            return float(busy_s(comm_of(self._physics.network, profile, spread)))
+        if self._lone is None:
+            self._lone = LoneJob(links, self._topology, self._topology.num_gpus)
+        local_s, spread_s = self._lone.seconds(profile, gpus)
+        return float(exposed_seconds(links, local_s, spread_s))
+
+    def least_comm_s(self, profile: int, gang: int) -> float:
+        """On the fewest servers of an empty cluster, mapped by heavy edges or in order.
 
         The better of the two: heavy edges leave few bytes between servers, but a step waits for
         the heaviest link and for the slowest server inside.
@@ -140,17 +154,17 @@ class AloneStep:
         key = profile, gang
         if key not in self._least:
             gpus = compact_gpus(self._topology, gang)
-            least_s = self.step_s(profile, gpus)
+            least_s = self.comm_s(profile, gpus)
             if self._physics.links is not None and len(gpus) == gang:
-                least_s = min(least_s, self.step_s(profile, self._mapped(profile, gpus)))
+                least_s = min(least_s, self.comm_s(profile, self._mapped(profile, gpus)))
             self._least[key] = least_s
         return self._least[key]
 
-    def most_s(self, profile: int, gang: int) -> float:
-        """alpha_max: every worker on a server of its own, as far as there are servers."""
+    def most_comm_s(self, profile: int, gang: int) -> float:
+        """With every worker on a server of its own, as far as there are servers."""
         key = profile, gang
         if key not in self._most:
-            self._most[key] = self.step_s(profile, scattered_gpus(self._topology, gang))
+            self._most[key] = self.comm_s(profile, scattered_gpus(self._topology, gang))
         return self._most[key]
 
     def _mapped(self, profile: int, gpus: IntArray) -> IntArray:
@@ -160,16 +174,6 @@ class AloneStep:
         mapped = np.empty_like(gpus)
         mapped[np.argsort(host, kind="stable")] = np.sort(gpus)  # ids ascend with servers
         return mapped
-
-    def _comm_s(self, profile: int, gpus: IntArray, servers: IntArray) -> float:
-        links = self._physics.links
-        if links is None:
-            spread = spread_of(self._topology, servers)
-            return float(busy_s(comm_of(self._physics.network, profile, spread)))
-        if self._lone is None:
-            self._lone = LoneJob(links, self._topology, self._topology.num_gpus)
-        local_s, spread_s = self._lone.seconds(profile, gpus)
-        return float(exposed_seconds(links, local_s, spread_s))
 
 
 def spread_of(topology: Topology, servers: IntArray) -> Spread:

@@ -124,13 +124,14 @@ class ASrpt:
     With `skip_blocked` nobody blocks: those behind a gang that finds no place start if they can. It
     is a variant of ours too, for clusters in which large gangs wait long.
 
-    The paper leaves open, and this file chooses: the delay rule's form and constants (`theta:
-    null` turns it off); alpha_min is that of the same placer on the empty cluster, since no job
-    could wait for better; the virtual machine knows neither servers that are away nor users who
-    give up until their jobs are missed at the next decision; a job that queues again after a
-    failure or an eviction keeps its place in the order and does not pass the virtual machine
-    again. There is no rule against idling: GPUs stay idle while jobs are still in the virtual
-    machine, `w` seconds even for a job that is alone in the cluster.
+    The paper leaves open, and this file chooses: the delay rule's form and constants (`theta: null`
+    turns it off); alpha_min is that of the same placer on the empty cluster, since no job could
+    wait for better; all alphas count the GPU types of the place looked at, since the paper's GPUs
+    are alike and nobody is to wait for a faster type; the virtual machine knows neither servers
+    that are away nor users who give up until their jobs are missed at the next decision; a job that
+    queues again after a failure or an eviction keeps its place in the order and does not pass the
+    virtual machine again. There is no rule against idling: GPUs stay idle while jobs are still in
+    the virtual machine, `w` seconds even for a job that is alone in the cluster.
     """
 
     order_name = "a_srpt"
@@ -171,7 +172,7 @@ class ASrpt:
         self._since_s: dict[int, float] = {}  # when a delayed job could first have started
         self._until_s: dict[int, float] = {}  # and until when it lets others start
         self._step: AloneStep | None = None
-        self._least: dict[tuple[int, int, int], float] = {}  # alpha_min, see `_least_s`
+        self._least: dict[tuple[int, int, int], float] = {}  # see `_least_comm_s`
 
     def decide(self, view: ClusterView) -> Decision:
         """Bring in arrivals, release what the virtual machine completed, start what fits."""
@@ -262,8 +263,9 @@ class ASrpt:
         if self._step is None:
             self._step = AloneStep(view.belief, view.topology)
         profile = int(view.jobs.profile[job])
-        least_s = self._least_s(view, job, profile, gang)
-        if self._step.most_s(profile, gang) <= self.theta * least_s:
+        compute_s = self._step.compute_s(profile, gpus)
+        least_s = compute_s + self._least_comm_s(view, job, profile, gang)
+        if compute_s + self._step.most_comm_s(profile, gang) <= self.theta * least_s:
             return -math.inf
         slower = self._step.step_s(profile, gpus) / least_s
         if slower <= 1.0 + self.delta:
@@ -271,16 +273,16 @@ class ASrpt:
         since_s = self._since_s.setdefault(job, view.now_s)
         return since_s + self.tau * float(view.jobs.estimate_s[job]) * (slower - 1.0)
 
-    def _least_s(self, view: ClusterView, job: int, profile: int, gang: int) -> float:
-        """alpha_min: the placer's choice if all GPUs of types that will do were empty."""
+    def _least_comm_s(self, view: ClusterView, job: int, profile: int, gang: int) -> float:
+        """Of alpha_min: the placer's choice if all GPUs of types that will do were empty."""
         assert self._step is not None
         like = profile, gang, ask_of(view.jobs.demands, job).type_mask
         if like not in self._least:
             gpus = self.placer.place(gang, _empty(view, job, like[2]), np.random.default_rng(0))
             self._least[like] = (
-                self._step.least_s(profile, gang)
+                self._step.least_comm_s(profile, gang)
                 if gpus is None
-                else self._step.step_s(profile, gpus)
+                else self._step.comm_s(profile, gpus)
             )
         return self._least[like]
 

@@ -113,6 +113,16 @@ def test_nobody_waits_for_a_type_that_it_refuses():
     assert gantt(play(yard, a_srpt(theta=1.5))) == {"A": (5, 45, (2, 3))}
 
 
+def test_nobody_waits_for_a_faster_type():
+    # A holds the fast server to 40.2. B joins at 6 and sends nothing: it takes the slow one.
+    topology = cluster(2, 2, types=("x", "y"))
+    physics = physics_of(topology, compute_s=(1.0, 4.0))
+    yard = world([Job(0, 2, 40, 0.4), Job(1, 2, 10)], topology, physics=physics)
+    assert gantt(play(yard, a_srpt(theta=1.5))) == {
+        "A": (0.2, pytest.approx(40.2), (0, 1)), "B": (6, 46, (2, 3)),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [

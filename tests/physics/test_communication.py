@@ -64,8 +64,9 @@ def charged_s(physics: Physics, topology, gpus) -> float:
     jobs = [Job(0, len(gpus), 1.0)]
     script = Scripted(Decision(starts=(Start(0, np.array(gpus)),)))
     run = play(world(jobs, topology, physics=physics), script)
-    least = AloneStep(physics, topology).least_s(0, len(gpus))
-    return float(run.finish_s[0]) * least
+    alone = AloneStep(physics, topology)
+    least_s = alone.compute_s(0, np.array(gpus)) + alone.least_comm_s(0, len(gpus))
+    return float(run.finish_s[0]) * least_s
 
 
 @pytest.mark.parametrize("law", ["links", "tables"])
@@ -102,9 +103,9 @@ def test_what_is_cut_matters_on_links_and_the_least_is_on_the_fewest_servers():
     topology = racks()
     alone = AloneStep(linked(topology, PAIRS), topology)
     assert alone.step_s(0, np.array([0, 1, 4, 5])) < 0.6 * alone.step_s(0, np.array([0, 1, 2, 4]))
-    assert alone.least_s(0, 4) == alone.step_s(0, np.arange(4))
-    assert alone.least_s(0, 6) <= alone.step_s(0, np.arange(6))
-    assert alone.least_s(0, 6) < alone.most_s(0, 6)
+    assert alone.least_comm_s(0, 4) == alone.comm_s(0, np.arange(4))
+    assert alone.least_comm_s(0, 6) <= alone.comm_s(0, np.arange(6))
+    assert alone.least_comm_s(0, 6) < alone.most_comm_s(0, 6)
 
 
 def test_the_widest_spread_takes_a_server_each():
