@@ -114,8 +114,9 @@ class TieredRings(_ByTables):
 
     Speeds are the topology's, smallest first: `intra_gbps` in a server, `nic_gbps` between
     servers, and between racks one server's share of `uplink_gbps`. The tier of servers counts all
-    servers of the job, whatever their racks; crossing racks comes on top. Without contention a job
-    is as fast as alone, which is what the authors simulate.
+    servers of the job, whatever their racks; crossing racks comes on top. A gang that a tier does
+    not divide evenly is no exception (theirs is then one flat ring at the speed of its slowest
+    tier). Without contention a job is as fast as alone, which is what the authors simulate.
     """
 
     assumed = "rings of three tiers"

@@ -62,7 +62,8 @@ class Dally:
 
     `ideal` is what a job's speed is compared with: `no_network`, as described, where models that
     communicate much go first for ever, even on the best of places; or `compact`, the most compact
-    placement, where only who was spread does, and who was not takes turns.
+    placement, where only who was spread does, and who was not takes turns. Whatever else slows a
+    job, such as a slower GPU type, counts as the network's doing: the authors simulate one type.
 
     A job whose lease ends bids like any other, as described: it is offered the first place with
     room, accepts by the same timers, and this counts as a wait of a lease. So jobs drift to the
