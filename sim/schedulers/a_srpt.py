@@ -125,13 +125,14 @@ class ASrpt:
     is a variant of ours too, for clusters in which large gangs wait long.
 
     The paper leaves open, and this file chooses: the delay rule's form and constants (`theta: null`
-    turns it off); alpha_min is that of the same placer on the empty cluster, since no job could
-    wait for better; all alphas count the GPU types of the place looked at, since the paper's GPUs
-    are alike and nobody is to wait for a faster type; the virtual machine knows neither servers
-    that are away nor users who give up until their jobs are missed at the next decision; a job that
-    queues again after a failure or an eviction keeps its place in the order and does not pass the
-    virtual machine again. There is no rule against idling: GPUs stay idle while jobs are still in
-    the virtual machine, `w` seconds even for a job that is alone in the cluster.
+    turns it off); alpha_min is that of the same placer if all servers that are up were empty, since
+    no job could wait for better; all alphas count the GPU types of the place looked at, since the
+    paper's GPUs are alike and nobody is to wait for a faster type; the virtual machine knows
+    neither servers that are away nor users who give up until their jobs are missed at the next
+    decision; a job that queues again after a failure or an eviction keeps its place in the order
+    and does not pass the virtual machine again. There is no rule against idling: GPUs stay idle
+    while jobs are still in the virtual machine, `w` seconds even for a job that is alone in the
+    cluster.
     """
 
     order_name = "a_srpt"
@@ -173,6 +174,7 @@ class ASrpt:
         self._until_s: dict[int, float] = {}  # and until when it lets others start
         self._step: AloneStep | None = None
         self._least: dict[tuple[int, int, int], float] = {}  # see `_least_comm_s`
+        self._closed = b""  # servers without which it holds
 
     def decide(self, view: ClusterView) -> Decision:
         """Bring in arrivals, release what the virtual machine completed, start what fits."""
@@ -274,8 +276,10 @@ class ASrpt:
         return since_s + self.tau * float(view.jobs.estimate_s[job]) * (slower - 1.0)
 
     def _least_comm_s(self, view: ClusterView, job: int, profile: int, gang: int) -> float:
-        """Of alpha_min: the placer's choice if all GPUs of types that will do were empty."""
+        """Of alpha_min: the placer's choice if all GPUs that are up and will do were empty."""
         assert self._step is not None
+        if self._closed != view.server_closed.tobytes():
+            self._closed, self._least = view.server_closed.tobytes(), {}
         like = profile, gang, ask_of(view.jobs.demands, job).type_mask
         if like not in self._least:
             gpus = self.placer.place(gang, _empty(view, job, like[2]), np.random.default_rng(0))
@@ -289,13 +293,14 @@ class ASrpt:
 
 def _empty(view: ClusterView, job: int, type_mask: int) -> Slots:
     """What a placer would be offered for `job` if nothing ran, on the types of `type_mask`."""
-    topology = view.topology
+    topology, up = view.topology, view.server_closed == 0
+    size = np.where(up, topology.gpus_per_server, 0)
     return Slots(
         topology=topology,
         servers=view.servers,
-        usable=np.ones(topology.num_gpus, dtype=np.bool_),
-        usable_per_server=np.array(topology.gpus_per_server),
-        most_per_server=np.array(topology.gpus_per_server),
+        usable=up[topology.gpu_server],
+        usable_per_server=size,
+        most_per_server=size,
         tenants=np.zeros(topology.num_gpus, dtype=np.int64),
         gpu_milli=np.zeros(topology.num_gpus, dtype=np.int64),
         cost=np.ones(topology.num_gpus),

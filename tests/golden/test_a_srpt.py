@@ -123,6 +123,16 @@ def test_nobody_waits_for_a_faster_type():
     }  # fmt: skip
 
 
+def test_nobody_waits_for_a_server_that_is_away():
+    # The one server for both is away from 0.5 to 100. B joins at 6, as A did, when it is back.
+    topology = cluster(3, [2, 1, 1])
+    physics = physics_of(topology, server_s=[0.0, 0.0, 2.0, 2.0])
+    away = changes((0.5, 0, Change.FAIL), (100.0, 0, Change.OPEN))
+    yard = world([Job(1, 2, 10), Job(101, 2, 10)], topology, physics=physics, outages=away)
+    found = gantt(play(yard, a_srpt(theta=1.5)))
+    assert found == {"A": (6, 36, (2, 3)), "B": (106, 116, (0, 1))}
+
+
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
