@@ -41,13 +41,14 @@ def first_gap(lanes: Lanes, here: int, ready_s: float, length_s: float) -> tuple
     """When a task could start on GPU `here`, and behind which task (NONE: before all).
 
     Looks from the end backwards and stops at the first task that starts before the task is ready.
+    A task without work fits in front of one that starts at this very time.
     """
     behind = lanes.last[here]
     if behind == NONE:
         return ready_s, NONE
     begin = max(ready_s, lanes.finish[behind])
     later = behind
-    while later != NONE and lanes.start[later] > ready_s:  # the earliest fitting gap stays
+    while later != NONE and lanes.start[later] >= ready_s:  # the earliest fitting gap stays
         earlier = lanes.before[later]
         low = ready_s if earlier == NONE else max(ready_s, lanes.finish[earlier])
         if low + length_s <= lanes.start[later]:

@@ -66,6 +66,16 @@ def test_heft_by_hand(diamond_problem):
     assert found.makespan_s == 7.5
 
 
+def test_a_task_without_work_runs_before_one_that_starts_when_it_is_ready(slow_and_fast):
+    """Ranks a 9, b 9, c 2.25, d 1.5: a is on GPU 1 until 6, b on GPU 0 until 12, c before both."""
+    edges = [("c", "d", 0.75)]
+    graph = task_graph("zero", ["a", "b", "c", "d"], [12.0, 12.0, 0.0, 2.0], edges)
+    problem = dag_problem(graph, slow_and_fast)
+    assert upward_rank_s(problem).tolist() == [9.0, 9.0, 2.25, 1.5]
+    found = schedule_of(problem, heft(problem))
+    assert found.start_s.tolist() == [0.0, 0.0, 0.0, 6.0]
+
+
 def test_pefts_table_by_hand_and_cpops_critical_path_on_one_gpu(diamond_problem):
     table = optimistic_costs(diamond_problem.arrays, diamond_problem.mean_s_per_mb)
     assert table.tolist() == [[8.0, 5.0], [2.5, 2.0], [4.0, 2.0], [0.0, 0.0], [0.0, 0.0]]
