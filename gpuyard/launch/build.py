@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, cast, get_args, get_origin
 
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.launch.errors import ConfigError, instead, nearest
@@ -49,7 +49,8 @@ def _asked(kind: Any, value: object) -> str | None:
     if kind is NoneType:
         return "null"
     if get_origin(kind) in CONTAINERS:
-        return "a mapping" if get_origin(kind) in MAPPINGS else "a list"
+        of_numbers = " of numbers" if _holds_numbers(kind) else ""
+        return "a mapping" if get_origin(kind) in MAPPINGS else f"a list{of_numbers}"
     number = value is None or isinstance(value, int | float)
     if number and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
         return "a section with a _target_, or a choice of its group"
@@ -59,13 +60,21 @@ def _asked(kind: Any, value: object) -> str | None:
 def _fits(value: object, kind: Any) -> bool:
     if kind is NoneType:
         return value is None
+    if get_origin(kind) in MAPPINGS:
+        return isinstance(value, Mapping)
     if get_origin(kind) in CONTAINERS:
-        return isinstance(value, Mapping if get_origin(kind) in MAPPINGS else list | tuple)
+        return isinstance(value, list | tuple) and (
+            not _holds_numbers(kind) or all(_fits(each, float) for each in value)
+        )
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is Path:
         return isinstance(value, str | Path)
     return type(value) is kind
+
+
+def _holds_numbers(kind: Any) -> bool:
+    return get_args(kind) in {(int,), (float,)}
 
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -125,19 +134,44 @@ def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
         GpuYardError: the target's own, unchanged.
     """
     values = section(config, key)
-    if not isinstance(values, Mapping) or "_target_" not in values:
+    if not _is_section(values):
         raise ConfigError(f"{key}: has no _target_, so there is nothing to build")
+    values = with_new_names(values)
     try:
-        made = instantiate(with_new_names(values), _convert_="all", _partial_=True)
+        made = instantiate(values, _convert_="all", _partial_=True)
     except InstantiationException as error:
         if isinstance(error.__cause__, GpuYardError):
             raise error.__cause__ from error
+        _check_inside(key, values)
         raise ConfigError(message_of(key, error)) from error
+    _check_inside(key, values)
     bound = partial(made.func, *made.args, **{**made.keywords, **objects})
     if values.get("_partial_"):
         return bound
     _check_arguments(key, bound)
     return bound()
+
+
+def _check_inside(key: str, values: Any) -> None:
+    """Check the sections inside as `build` does its own: Hydra would tell of them in its words."""
+    inside: dict[str, Any] = {}
+    if isinstance(values, Mapping):
+        inside = {f"{key}.{name}": value for name, value in values.items()}
+    elif isinstance(values, list):
+        inside = {f"{key}[{at}]": value for at, value in enumerate(values)}
+    for place, value in inside.items():
+        _check_inside(place, value)
+        if _is_section(value) and not {"_partial_", "_args_"}.intersection(value):
+            given = {name: each for name, each in value.items() if not str(name).startswith("_")}
+            try:
+                made = partial(get_object(value["_target_"]), **given)
+            except Exception:  # whatever a module of the user's own raises; Hydra tells where
+                continue
+            _check_arguments(place, made)
+
+
+def _is_section(value: object) -> bool:
+    return isinstance(value, Mapping) and "_target_" in value
 
 
 def _check_arguments(key: str, made: "partial[Any]") -> None:
@@ -159,7 +193,8 @@ def _check_arguments(key: str, made: "partial[Any]") -> None:
         )
     for name, parameter in parameters.items():
         value = given.get(name, parameter.default)
-        asked = None if value is parameter.default else misfit(value, parameter.annotation)
+        made_later = value is parameter.default or _is_section(value)
+        asked = None if made_later else misfit(value, parameter.annotation)
         if asked:
             raise ConfigError(f"{key}.{name} is {value!r}; it must be {asked}{whole(value)}")
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -297,6 +332,13 @@ def check_seconds(config: Mapping[str, Any], *keys: str) -> None:
         value = config[key]
         if type(value) not in {int, float, type(None)} or not math.isfinite(value or 0.0):
             raise ConfigError(f"{key} is {config[key]!r}; it must be a number of seconds or null")
+
+
+def check_paths(config: Mapping[str, Any], *keys: str) -> None:
+    """Raise ConfigError if the value of a key is neither a text nor null."""
+    for key in keys:
+        if not isinstance(config[key], str | None):
+            raise ConfigError(f"{key} is {config[key]!r}; it must be a path")
 
 
 def check_checkpoint(config: Mapping[str, Any]) -> None:

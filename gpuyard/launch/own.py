@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 import yaml
 from hydra import compose
@@ -142,6 +143,20 @@ def refuse_unread_of_experiment(
             if name is not None and not other.match(group)
         ]
         refuse_unread(experiment, config, composed_of(program, words))
+
+
+def with_sections(program: str, config: dict[str, Any]) -> dict[str, Any]:
+    """`config`, if what is a section in `conf/<program>.yaml` still is one.
+
+    Raises:
+        ConfigError: a section is given null or a plain value; with its keys.
+    """
+    path = CONF / f"{program}.yaml"
+    own = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for key, value in own.items():
+        if isinstance(value, dict) and key in config and not isinstance(config[key], dict):
+            raise ConfigError(f"{key} is {config[key]!r}; it must hold {', '.join(value)}")
+    return config
 
 
 def _search_words() -> list[str]:

@@ -6,7 +6,6 @@ A program is a function, which `gpuyard/command.py` runs:
     def main(cfg: DictConfig) -> None:
         launch = start(cfg)
         topology = launch.build("topology")
-        ...
 
 Ctrl-C arrives, too, where libraries lose a KeyboardInterrupt or make another error of it
 (`heed_ctrl_c`): one that comes up inside a callback from compiled code is dropped with a line on
@@ -57,6 +56,7 @@ from gpuyard.launch.own import (
     folder_started_in,
     own_groups,
     refuse_unread_of_experiment,
+    with_sections,
 )
 from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
 from gpuyard.launch.targets import fault_of_own
@@ -255,7 +255,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     if experiment is not None and "reproduce" in cfg and not reproduces:
         refuse_reproduction(experiment)
     refuse_unread_of_experiment(str(hydra.job.config_name), cfg, hydra.runtime.choices)
-    config = resolve(cfg)
+    config = with_sections(str(hydra.job.config_name), resolve(cfg))
     folder = Path(hydra.runtime.output_dir)
     record = collect_record(
         labels=None, program=str(hydra.job.name), command=sys.argv, overrides=overrides,

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.evaluation.jobs import warm_up
 from gpuyard.evaluation.physics import ASKED
-from gpuyard.launch.build import Rules, check_checkpoint, check_plain
+from gpuyard.launch.build import Rules, check_checkpoint, check_paths, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from sim.topology.outages import NO_OUTAGES
@@ -104,6 +104,7 @@ def token_of(config: Mapping[str, Any]) -> str | None:
     Raises:
         ConfigError: others than this machine can ask, and there is none; or it is too short.
     """
+    check_paths(config, "token_file")
     token, where = read_token(config["token_file"])
     if token is not None and not (len(token) >= SHORTEST_TOKEN and token.isascii()):
         raise ConfigError(

@@ -14,7 +14,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, build, check_plain
+from gpuyard.launch.build import SEED, build, check_paths, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
@@ -87,6 +87,7 @@ def generate_trace(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_plain(config, SEED if config["gpus"] is None else {**SEED, "gpus": (True, 1)})
+    check_paths(config, "out")
     out = Path(config["out"] or launch.folder / "trace.csv")
     if not out.name.endswith(SUFFIXES):
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
@@ -173,6 +174,7 @@ def fit_generator(cfg: DictConfig) -> None:
                     " and ".join(even))  # fmt: skip
     if not re.fullmatch(r"[\w.-]+", str(config["name"])):
         raise ConfigError(f"name is {config['name']!r}; it must be one word, like mine_like")
+    check_paths(config, "out")
     out = Path(config["out"] or launch.folder / f"{config['name']}.yaml")
     if out.suffix != ".yaml":
         raise ConfigError(f"out is {out}; its name must end in .yaml")

@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import SEED, Rules, check_count, check_flags, check_plain, check_texts
+from gpuyard.launch.build import (
+    SEED,
+    Rules,
+    check_count,
+    check_flags,
+    check_paths,
+    check_plain,
+    check_texts,
+)
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
@@ -157,7 +165,8 @@ def judge_mixes(cfg: DictConfig) -> None:
     check_plain(config, RULES)
     check_count("most_rows", config["most_rows"], null=True)
     fresh_models(config["seed"], _names("models", config["models"] or None))  # in time
-    rows, solos = rows_of_miso(Path(config["data_dir"]))
+    check_paths(config, "data_dir")
+    rows, solos = rows_of_miso(Path(config["data_dir"] or "."))
     mixes = mps_rows(rows)
     launch.begin()
     if config["most_rows"] is not None:

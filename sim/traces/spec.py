@@ -177,7 +177,7 @@ class WorkloadSpec:
         check_factors("weekday_factors", self.weekday_factors, DAYS_A_WEEK)
         check_fields(self, "", "above 0", "jobs_per_h", "dispersion_r")
         check_fields(self, "", "from 0 to below 1", "noise_persistence", "repeat_prob")
-        check_fields(self, "", "0 or more", "repeat_sigma")
+        check_fields(self, "", "0 or more", "repeat_sigma", "zipf_exponent")
         check_fields(self, "", "1 or more", "vcs", "users_per_vc")
         self._check("longest_s", 0 <= self.shortest_s <= self.longest_s, "must be >= shortest_s")
         self._check_gangs()

@@ -72,6 +72,21 @@ def test_a_value_of_the_wrong_kind(here: Path, word: str, message: str):
         gpuyard.simulate(here / "jobs.csv", "small_leaf_spine", "sjf", overrides=[word])
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("generate_trace workload.spec.longest_s=abc", "longest_s is 'abc'; it must be a number"),
+        ("generate_trace workload.spec.zipf_exponent=-1", "zipf_exponent is -1; it must be 0 or"),
+        ("generate_trace workload.spec.hour_factors=null", "None; it must be a list of numbers"),
+        ("generate_trace +workload.spec.vc=2", "did you mean workload.spec.vcs?"),
+        ("generate_trace out=3", "out is 3; it must be a path"),
+        ("fit_generator name=a workload.path=a owners=null", "owners is None; it must hold vcs"),
+    ],
+)
+def test_what_no_section_takes_is_told_by_its_key(tmp_path: Path, words: str, message: str):
+    assert message in told(tmp_path, *words.split())
+
+
 def test_a_job_that_fits_nowhere_is_told_before_it_is_played(tmp_path: Path):
     (tmp_path / "jobs.csv").write_text(ASKING)
     cores = ("workload.columns.cpu_milli=cpu_milli", "topology.cpu_milli=64000", "page=false")
