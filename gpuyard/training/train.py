@@ -9,11 +9,11 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import SEED, Rules, check_flags, check_plain, check_training
+from gpuyard.launch.build import SEED, Rules, check_flags, check_paths, check_plain, check_training
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.training.board import check_logger
@@ -27,6 +27,10 @@ from marl.rllib.checkpoint import (
 )
 from marl.training.spec import RaySpec
 from sim.files import write_atomically
+
+if TYPE_CHECKING:
+    from marl.env.plan_env import TrainingProblems
+    from marl.rllib.dqn import PlanDqnSpec  # torch and Ray, which take seconds
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,7 @@ def train_picker(cfg: DictConfig) -> None:
     """Compose, imitate, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_plain(launch.config, PICKER_RULES)
+    check_paths(launch.config, "resume")
     launch.begin()
     from gpuyard.training.topdrl_training import train
 
@@ -71,14 +76,7 @@ def train_picker(cfg: DictConfig) -> None:
     print(f"best validation throughput {best:.4g}; policy in {folder}")
 
 
-PLAN_RULES: Rules = SEED | {
-    "checkpoint_every": (True, 1),
-    "dqn.hidden": (True, 1),
-    "dqn.steps": (True, 1),
-    "dqn.iteration_steps": (True, 1),
-    "dqn.envs": (True, 1),
-    "gap_weight": (False, 0),
-}
+PLAN_RULES: Rules = SEED | {"checkpoint_every": (True, 1), "gap_weight": (False, 0)}
 POLICY, CURVE = "policy", "training.csv"
 RAY_STORE_BYTES = 100_000_000
 
@@ -87,16 +85,25 @@ RAY_STORE_BYTES = 100_000_000
 def train_plans(cfg: DictConfig) -> None:
     """Train, or go on."""
     launch = start(cfg)
-    check_plain(launch.config, PLAN_RULES)
-    if not launch.config["fresh"]:
-        check_setting(launch.folder, _plan_setting(launch.config), "fresh=true to forget that one")
+    config, folder = launch.config, launch.folder
+    check_plain(config, PLAN_RULES)
+    check_flags(config, "fresh")
+    if not config["fresh"]:
+        check_setting(folder, _plan_setting(config), "fresh=true to forget that one")
+    problems = launch.build("problems")
+    from marl.rllib.dqn import PlanDqnSpec
+
+    try:
+        spec = PlanDqnSpec(**config["dqn"])
+    except TypeError as error:  # a key is missing or unknown
+        raise ConfigError(f"dqn: {error}") from None
     launch.begin()
-    if launch.config["fresh"]:
+    if config["fresh"]:
         for name in (CHECKPOINT, OLD, POLICY):
-            shutil.rmtree(launch.folder / name, ignore_errors=True)
-        (launch.folder / CURVE).unlink(missing_ok=True)
-    _train_plans(launch)
-    print(f"policy in {launch.folder / POLICY}")
+            shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / CURVE).unlink(missing_ok=True)
+    _train_plans(launch, problems, spec)
+    print(f"policy in {folder / POLICY}")
 
 
 def _plan_setting(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,17 +112,12 @@ def _plan_setting(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"dqn": dqn, **{key: config[key] for key in ("seed", "problems", "gap_weight")}}
 
 
-def _train_plans(launch: Launch) -> None:
+def _train_plans(launch: Launch, problems: "TrainingProblems", spec: "PlanDqnSpec") -> None:
     from marl.env.plan_env import PlanEnv, save_plan_policy
     from marl.rllib.cluster import start_ray
-    from marl.rllib.dqn import PlanDqnSpec, PlanTrainer
+    from marl.rllib.dqn import PlanTrainer
 
     config, folder = launch.config, launch.folder
-    problems = launch.build("problems")
-    try:
-        spec = PlanDqnSpec(**config["dqn"])
-    except TypeError as error:  # a key is missing or unknown
-        raise ConfigError(f"dqn: {error}") from None
     start_ray(num_cpus=1, object_store_bytes=RAY_STORE_BYTES)
     trainer = PlanTrainer(
         make_env=lambda: PlanEnv(draw=problems, gap_weight=config["gap_weight"]),
@@ -124,17 +126,27 @@ def _train_plans(launch: Launch) -> None:
     )
     curve = _resumed_plans(trainer, folder)
     steps = int(curve[-1].split(",")[0]) if len(curve) > 1 else 0
-    while steps < spec.steps:
-        steps, returned, loss = trainer.iterate()
-        curve.append(f"{steps},{returned:.6g},{loss:.6g}")
-        words = f"mean return {_number(returned)}, loss {_number(loss)}"
-        log.info("%d of %d steps, %s", steps, spec.steps, words)
-        if len(curve) % config["checkpoint_every"] == 1 or steps >= spec.steps:
-            save_plan_policy(folder / POLICY, trainer.weights(), spec.hidden)
-            write_atomically(folder / CURVE, ("\n".join(curve) + "\n").encode())
-            replace_checkpoint(folder, trainer.save)  # last: the curve may have more, never less
-            note_setting(folder, _plan_setting(config))
-    trainer.close()
+
+    def save() -> None:
+        save_plan_policy(folder / POLICY, trainer.weights(), spec.hidden)
+        write_atomically(folder / CURVE, ("\n".join(curve) + "\n").encode())
+        replace_checkpoint(folder, trainer.save)  # last: the curve may have more, never less
+        note_setting(folder, _plan_setting(config))
+
+    try:
+        while steps < spec.steps:
+            steps, returned, loss = trainer.iterate()
+            curve.append(f"{steps},{returned:.6g},{loss:.6g}")
+            words = f"mean return {_number(returned)}, loss {_number(loss)}"
+            log.info("%d of %d steps, %s", steps, spec.steps, words)
+            if (len(curve) - 1) % config["checkpoint_every"] == 0 or steps >= spec.steps:
+                save()
+    except KeyboardInterrupt:
+        if len(curve) > 1:
+            save()
+        raise
+    finally:
+        trainer.close()
 
 
 def _number(value: float) -> str:

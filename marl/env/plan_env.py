@@ -25,7 +25,7 @@ from sim.dag.plan import arrives_s, optimistic_costs, order_of, schedule, upward
 from sim.dag.problem import DagArrays, DagProblem, GpuModel, dag_problem, drawn_machines
 from sim.dag.search import Judged, random_start
 from sim.dag.whales import FORESIGHTS, leaving_tasks, moving_tasks
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, check_numbers
 from sim.jit import kernel
 from sim.scoring.table import Column
 
@@ -291,6 +291,25 @@ class TrainingProblems:
     least_share: float
     per_server: int
     kinds: Mapping[str, Sequence[float]]  # name -> speed, GiB
+
+    def __post_init__(self) -> None:
+        """Raise a GpuYardError, naming key, value and rule, where a problem could not be drawn."""
+        check_numbers("problems", "above 0", inside_gbps=self.inside_gbps)
+        check_numbers("problems", "above 0, at most 1", least_share=self.least_share)
+        sizes = {f"gpus[{at}]": each for at, each in enumerate(self.gpus)}
+        whole = sizes | {"tasks": self.tasks, "per_server": self.per_server}
+        check_numbers("problems", "a whole number from 1", **whole)
+        pairs = {key: getattr(self, key) for key in ("mb_per_s", "between_gbps")}
+        for key, pair in (pairs | {f"kinds.{kind}": of for kind, of in self.kinds.items()}).items():
+            if not isinstance(pair, Sequence) or len(pair) != len(("low", "high")):
+                raise GpuYardError(f"problems.{key} is {pair!r}; it must be a list of two numbers")
+            numbers = {f"{key}[{at}]": each for at, each in enumerate(pair)}
+            check_numbers("problems", "above 0", **numbers)
+            if key in pairs and pair[0] > pair[1]:
+                raise GpuYardError(f"problems.{key} is {pair!r}; the lower one stands first")
+        if not sizes or not self.kinds:
+            key = "kinds" if sizes else "gpus"
+            raise GpuYardError(f"problems.{key} is empty; give one at least")
 
     def __call__(self, rng: np.random.Generator) -> DagProblem:
         """The next one."""

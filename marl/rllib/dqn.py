@@ -346,6 +346,8 @@ MAKE_PLAN = "gpuyard_plan"
 class PlanDqnSpec(QSpec):
     """Knobs; a step places one task."""
 
+    at = "dqn"
+
     hidden: int  # units of each of two layers
 
 

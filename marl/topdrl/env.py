@@ -267,6 +267,14 @@ class CompactTeacher:
         return torch.where(good.any(-1), good.to(torch.int64).argmax(-1), otherwise)
 
 
+IMITATION_RULES = {
+    "0 or more": ("episodes", "epochs", "margin"),
+    "a whole number from 1": ("minibatch",),
+    "above 0": ("learning_rate",),
+    "from 0 to 1": ("random_share",),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImitationSpec:
     """How long and how hard."""
@@ -278,6 +286,12 @@ class ImitationSpec:
     least_speed: float  # the teacher's, on the closest GPUs
     random_share: float  # of the actions are drawn at random, to see where they lead
     margin: float  # by which the teacher's action is to be better than others
+
+    def __post_init__(self) -> None:
+        """Raise a TopDrlError, naming key, value and rule, where one is out of range."""
+        for rule, keys in IMITATION_RULES.items():
+            values = {key: getattr(self, key) for key in keys}
+            check_numbers("imitation", rule, TopDrlError, **values)
 
 
 @dataclass(frozen=True)

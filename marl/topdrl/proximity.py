@@ -20,6 +20,7 @@ from marl.env.world import World, draw_window
 from marl.topdrl.codec import NEEDS, Observation, Pricing, TopDrlError, UntilFree
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import FORMAT, load_weights, read_sizes
+from marl.training.spec import check_knobs
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -76,7 +77,7 @@ class GpuPpoSpec:
 
     def __post_init__(self) -> None:
         """Check the knobs."""
-        check_numbers("picker.learner", "above 0, at most 1", TopDrlError, gamma=self.gamma)
+        check_knobs("picker.learner", self)
 
 
 class Choosing:

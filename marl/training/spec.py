@@ -7,6 +7,7 @@ import os
 import socket
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from sim.errors import GpuYardError, check_numbers
@@ -21,11 +22,28 @@ class CheckpointError(TrainingError):
 
 
 KNOBS = {  # of any learner, by rule
+    "a whole number from 1": (
+        "steps",
+        "iteration_steps",
+        "envs",
+        "batch",
+        "minibatch",
+        "steps_per_update",
+        "replay_steps",
+        "target_steps",
+        "epsilon_steps",
+        "n_step",
+        "hidden",
+        "epochs",
+        "checkpoint_every",
+        "validate_every",
+    ),
+    "null, or 0 or more": ("time_budget_s",),
     "above 0, at most 1": ("gamma",),
-    "from 0 to 1": ("gae_lambda",),
+    "from 0 to 1": ("gae_lambda", "epsilon_first", "epsilon_last"),
     "from 0 to below 1": ("average_decay",),
     "above 0": ("learning_rate", "clip", "value_clip", "grad_clip"),
-    "0 or more": ("value_weight", "env_runners"),
+    "0 or more": ("value_weight", "env_runners", "start_steps", "taught_weight"),
     "1 or more": ("envs_per_runner",),
 }
 
@@ -77,6 +95,7 @@ class PpoSpec:
 class QSpec:
     """Knobs of any double DQN; steps are decisions."""
 
+    at: ClassVar[str] = "picker.learner"  # of the configuration
     steps: int  # of training
     iteration_steps: int  # between two looks at progress
     envs: int  # copies of the environment
@@ -94,7 +113,12 @@ class QSpec:
 
     def __post_init__(self) -> None:
         """Check the knobs."""
-        check_knobs("", self)
+        check_knobs(self.at, self)
+        if self.batch > self.replay_steps:
+            raise TrainingError(
+                f"{self.at}.batch is {self.batch}, above {self.at}.replay_steps, "
+                f"{self.replay_steps}; lower it"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

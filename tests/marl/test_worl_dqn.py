@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,16 +12,18 @@ import torch
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import SyncVectorEnv
 
+from gpuyard.training import train
 from marl.env import plan_env
 from marl.env.plan_env import OfPlace, PlanEnv, PlanPolicyError, drawn_goal, new_scratch
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
+from marl.training.spec import DqnSpec, TrainingError
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, optimistic_costs, schedule
 from sim.dag.problem import DagProblem
 from sim.dag.search import Meter, start_plans
 from sim.dag.whales import FORESIGHTS
 from tests.dag.plan_rules import check_plan
-from tests.marl.trainings import Training
+from tests.marl.trainings import Training, shipped
 
 PROBLEMS = plan_env.TrainingProblems(
     tasks=20, gpus=[4, 20], mb_per_s=[5.0, 50.0], between_gbps=[0.5, 2.0], inside_gbps=100.0,
@@ -196,6 +200,70 @@ def test_a_resumed_stream_of_episodes_is_another_one():
     assert first_seen(0) == fresh and first_seen(None) == second
     assert first_seen(1) == first_seen(1)
     assert len({tuple(each) for each in (fresh, second, first_seen(1), first_seen(2))}) == 4
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("problems.gpus=[]", "problems.gpus is empty; give one at least"),
+        ("problems.mb_per_s=[9,5]", "problems.mb_per_s is [9, 5]; the lower one stands first"),
+        ("problems.kinds.t4=[a,1]", "problems.kinds.t4[0] is 'a'; it must be above 0, a finite"),
+        ("problems.kinds.t4=3", "problems.kinds.t4 is 3; it must be a list of two numbers"),
+    ],
+)
+def test_problems_that_cannot_be_drawn_are_told_before_anything_is_lost(tmp_path, word, message):
+    (tmp_path / "policy").mkdir()
+    refused = Training("train_worl.py", ("fresh=true",)).run(tmp_path, word)
+    assert refused.returncode == 1 and message in refused.stderr, refused.stderr
+    assert (tmp_path / "policy").is_dir()
+
+
+def test_knobs_that_no_learner_takes_are_told_by_their_keys():
+    knobs = shipped("picker/topdrl.yaml")["learner"]
+    knobs = {key: value for key, value in knobs.items() if key != "_target_"}
+    for key, value in {"batch": 0, "epsilon_steps": 0, "n_step": 1.5, "epsilon_last": 2}.items():
+        with pytest.raises(TrainingError, match=rf"picker\.learner\.{key} is {value}; it must be"):
+            DqnSpec(**knobs | {key: value})
+    with pytest.raises(
+        TrainingError, match=r"batch is 64, above picker\.learner\.replay_steps, 10"
+    ):
+        DqnSpec(**knobs | {"replay_steps": 10})
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_an_interrupt_saves_what_was_trained(tmp_path, monkeypatch, every):
+    saved = []
+
+    class Interrupted:
+        """Stands for a trainer that is interrupted in its fourth iteration."""
+
+        iterations_done = 0
+
+        def __init__(self, **_: object) -> None:
+            self.weights = network().state_dict
+
+        def iterate(self) -> tuple[int, float, float]:
+            if self.iterations_done == 3:
+                raise KeyboardInterrupt
+            self.iterations_done += 1
+            return 100 * self.iterations_done, -1.0, 0.5
+
+        def save(self, folder: Path) -> None:
+            folder.mkdir()
+            saved.append(self.iterations_done)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("marl.rllib.cluster.start_ray", lambda **_: None)
+    monkeypatch.setattr("marl.rllib.dqn.PlanTrainer", Interrupted)
+    values = {"checkpoint_every": every, "gap_weight": 0.0, "seed": 0, "dqn": {}, "problems": {}}
+    launch = SimpleNamespace(config=values, folder=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train._train_plans(launch, PROBLEMS, SimpleNamespace(steps=1000, hidden=8))
+    assert saved == [*range(every, 4, every), 3]
+    assert len((tmp_path / "training.csv").read_text().splitlines()) == 4
+    plan_env.load_plan_policy(tmp_path / "policy")
 
 
 @pytest.mark.slow
