@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from gpuyard.launch.build import SEED, Rules, check_flags, check_paths, check_plain, check_training
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.training.board import check_logger
 from marl.rllib.checkpoint import FOLDER as CHECKPOINT
@@ -135,6 +135,7 @@ def _train_plans(launch: Launch, problems: "TrainingProblems", spec: "PlanDqnSpe
 
     try:
         while steps < spec.steps:
+            heed_ctrl_c()
             steps, returned, loss = trainer.iterate()
             curve.append(f"{steps},{returned:.6g},{loss:.6g}")
             words = f"mean return {_number(returned)}, loss {_number(loss)}"
