@@ -15,8 +15,8 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import MissingConfigException, OverrideParseException
-from omegaconf import DictConfig
-from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import GrammarParseError, InterpolationKeyError, OmegaConfBaseException
 
 from sim.errors import GpuYardError
 
@@ -45,6 +45,11 @@ def explain(error: BaseException) -> str:
         return str(known)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return _unreadable(error, error.problem_mark)
+    grammar = error.__cause__
+    if isinstance(grammar, GrammarParseError):  # which knows no file
+        first, key = str(grammar).splitlines()[0], grammar.full_key
+        at = f"key {key!r}: " if key else ""
+        return f"{at}{first}; write ${{KEY}} in the yaml file, of your own, that has it"
     lines = _hydra_lines(error)
     culprit = error if isinstance(error, OmegaConfBaseException) else error.__cause__
     if isinstance(culprit, OmegaConfBaseException) and culprit.full_key:
@@ -144,7 +149,7 @@ def refuse_unread_additions(
             unread = _unread(config, key.split(".")[:-1])
         else:  # a choice may set keys that are there; of a program's own groups Hydra takes no `+`
             unread = name not in groups or key in config
-        if unread:
+        if unread and not _referred_to(config, key):
             own = re.compile(rf"{re.escape(key)}(\.|$)")
             known = [name for name in (*groups, *_dotted(config)) if not own.match(name)]
             hint = " ".join(_elsewhere(key) or _suggestion(key, known)) or "Leave it out."
@@ -161,7 +166,7 @@ def refuse_unread(experiment: str, config: DictConfig, plain: DictConfig) -> Non
     for key in _dotted(config):
         if key in known or key in OPEN or key.startswith("hydra."):
             continue
-        if _unread(config, key.split(".")[:-1]):
+        if _unread(config, key.split(".")[:-1]) and not _referred_to(config, key):
             hint = " ".join(_elsewhere(key) or _suggestion(key, known)) or "Leave it out."
             raise ConfigError(f"experiment={experiment}: nothing reads the key {key!r}. {hint}")
 
@@ -175,6 +180,13 @@ def _unread(config: DictConfig, path: list[str]) -> bool:
         if open_ or not isinstance(section, DictConfig) or "_target_" in section:
             return False
     return True
+
+
+def _referred_to(config: DictConfig, key: str) -> bool:
+    """Whether another value is made from that of `key`, of one inside it, or of one around it."""
+    names, text = key.split("."), OmegaConf.to_yaml(config)
+    around = [".".join(names[:at]) for at in range(1, len(names) + 1)]
+    return f"${{{key}." in text or any(f"${{{each}}}" in text for each in around)
 
 
 def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str]]) -> None:

@@ -96,6 +96,25 @@ def test_a_key_of_an_own_experiment_that_nobody_reads_is_named(named: Call, tmp_
     named("simulate", "experiment=ours")
 
 
+def test_a_key_of_ones_own_that_another_refers_to_is_read(named: Call, tmp_path: Path):
+    (tmp_path / "mine" / "experiment").mkdir()
+    (tmp_path / "mine" / "experiment" / "ours.yaml").write_text(
+        "# @package _global_\nof: {all: 20}\nworkload: {num_jobs: '${of.all}'}\n"
+    )
+    named("simulate", "experiment=ours", "+pause_s=7", "restart_s=${pause_s}")
+
+
+def test_a_reference_that_is_not_closed_is_told_with_the_fix(call: Call, tmp_path: Path):
+    write_own(tmp_path, {})
+    (tmp_path / "mine" / "placer" / "open.yaml").write_text("name: ${placer\n")
+    error = call("simulate", "placer=open").stderr
+    assert (
+        "key 'name': no viable alternative at input '${placer'; write ${KEY} in the yaml file, of your own, that has it\n"
+        in error
+    )
+    assert "takes no keys" not in error
+
+
 @pytest.mark.parametrize("jobs", ["jobs=1", "jobs=2"])
 def test_line_ups_find_them_in_one_process_and_in_several(named: Call, jobs: str):
     told = named(*EVALUATE, jobs).stdout
