@@ -8,9 +8,8 @@ A program is a function, which `gpuyard/command.py` runs:
         topology = launch.build("topology")
 
 Ctrl-C arrives, too, where libraries lose a KeyboardInterrupt or make another error of it
-(`heed_ctrl_c`): one that comes up inside a callback from compiled code is dropped with a line on
-standard error (llvmlite does so while cached machine code is loaded), a bare `except` drops it in
-silence, and OmegaConf fails with an AttributeError where it is interrupted in its own clean-up.
+(`heed_ctrl_c`): one inside a callback from compiled code is dropped with a line on standard error,
+a bare `except` drops it in silence, and OmegaConf fails with an AttributeError in its clean-up.
 """
 
 import fcntl
@@ -379,7 +378,8 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, OSError) and (error.filename or error.errno == ENOSPC):  # not all name it
         last = f"{_started[-1].folder if _started else 'the folder of results'}, or "
         why = os.strerror(error.errno) if error.errno else error.strerror
-        return f"{error.filename or f'{last}what is printed to'}: {why}"
+        told = f"{error.filename or f'{last}what is printed to'}: {why}"
+        return "\n".join(filter(None, [told, _how_on() if error.errno == ENOSPC else None]))
     if isinstance(error, BrokenExecutor):
         return "\n".join(filter(None, [worker_ended(error), _how_on()]))
     if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):
