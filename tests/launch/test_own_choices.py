@@ -108,10 +108,7 @@ def test_a_reference_that_is_not_closed_is_told_with_the_fix(call: Call, tmp_pat
     write_own(tmp_path, {})
     (tmp_path / "mine" / "placer" / "open.yaml").write_text("name: ${placer\n")
     error = call("simulate", "placer=open").stderr
-    assert (
-        "key 'name': no viable alternative at input '${placer'; write ${KEY} in the yaml file, of your own, that has it\n"
-        in error
-    )
+    assert "error: key 'name': no viable alternative at input '${placer'; write ${KEY}" in error
     assert "takes no keys" not in error
 
 
