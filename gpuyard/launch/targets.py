@@ -84,6 +84,7 @@ SPLIT = {  # names that went elsewhere than their module
 } | {
     "sim.traces.alibaba.AlibabaLingjun": "sim.traces.job_logs.AlibabaLingjun",
     "gpuyard.serving.serve.ServedScheduler": "gpuyard.serving.client.ServedScheduler",
+    "marl.topdrl.proximity.GpuPpoSpec": "marl.training.spec.GpuPpoSpec",
 }
 # fmt: on
 GONE = {  # what was cut, and what to use

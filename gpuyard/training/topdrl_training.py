@@ -26,9 +26,9 @@ from marl.schedulers.topdrl import Proximity, TopDrl
 from marl.topdrl.codec import NetworkSpec, ObservationSpec, on_cluster
 from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
-from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
+from marl.topdrl.proximity import PickGpuEnv, ProximitySpec, save_proximity
 from marl.training.episodes import Windows
-from marl.training.spec import DqnSpec
+from marl.training.spec import DqnSpec, GpuPpoSpec
 from sim.protocols import Scheduler
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.job_times import Interval, full_speed, throughput

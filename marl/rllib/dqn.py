@@ -29,9 +29,9 @@ from marl.rllib.trainer import NetworkTrainer
 from marl.topdrl.codec import NetworkSpec, ObservationSpec
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
-from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySpec
+from marl.topdrl.proximity import GpuScores, PickGpuEnv, ProximitySpec
 from marl.training.episodes import stream_seed
-from marl.training.spec import DqnSpec, QSpec
+from marl.training.spec import DqnSpec, GpuPpoSpec, QSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
 

@@ -20,7 +20,6 @@ from marl.env.world import World, draw_window
 from marl.topdrl.codec import NEEDS, Observation, Pricing, TopDrlError, UntilFree
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import FORMAT, load_weights, read_sizes
-from marl.training.spec import check_knobs
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -53,31 +52,6 @@ class ProximitySpec:
         check_numbers("proximity", "0 or more", TopDrlError, **weights)
         sizes = {key: size for key, size in vars(self).items() if key not in weights}
         check_numbers("proximity", "above 0", TopDrlError, **sizes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuPpoSpec:
-    """PPO's knobs; steps are chosen GPUs."""
-
-    steps: int
-    time_budget_s: float | None  # stop after the iteration that reaches it; None: no limit
-    envs: int
-    gamma: float
-    gae_lambda: float
-    batch: int  # steps sampled an iteration
-    minibatch: int
-    epochs: int
-    learning_rate: float
-    clip: float
-    entropy: float
-    value_weight: float
-    grad_clip: float
-    checkpoint_every: int  # iterations
-    validate_every: int
-
-    def __post_init__(self) -> None:
-        """Check the knobs."""
-        check_knobs("picker.learner", self)
 
 
 class Choosing:

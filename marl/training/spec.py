@@ -122,6 +122,31 @@ class QSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuPpoSpec:
+    """Knobs of PPO for Proximity-DRL; steps are chosen GPUs."""
+
+    steps: int
+    time_budget_s: float | None  # stop after the iteration that reaches it; None: no limit
+    envs: int
+    gamma: float
+    gae_lambda: float
+    batch: int  # steps sampled an iteration
+    minibatch: int
+    epochs: int
+    learning_rate: float
+    clip: float
+    entropy: float
+    value_weight: float
+    grad_clip: float
+    checkpoint_every: int  # iterations
+    validate_every: int
+
+    def __post_init__(self) -> None:
+        """Check the knobs."""
+        check_knobs("picker.learner", self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DqnSpec(QSpec):
     """Those of the picker of jobs."""
 
