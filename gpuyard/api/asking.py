@@ -75,7 +75,7 @@ def composed(
             refuse_unread_additions(list(overrides), [each.name for each in CONF.iterdir()], found)
             if any(word.startswith("experiment=") for word in overrides):
                 made = composed_of(program, [*words, *overrides], with_hydra=True)
-                refuse_unread_of_experiment(program, found, made.hydra.runtime.choices)
+                refuse_unread_of_experiment(program, found, made.hydra.runtime.choices, overrides)
             config = resolve(found)
             if whole is not None:
                 config["topology"] = whole

@@ -122,7 +122,7 @@ def composed_of(
 
 
 def refuse_unread_of_experiment(
-    program: str, config: DictConfig, choices: Mapping[str, str | None]
+    program: str, config: DictConfig, choices: Mapping[str, str | None], overrides: Sequence[str]
 ) -> None:
     """Refuse a key that the chosen experiment sets and nobody reads.
 
@@ -130,19 +130,26 @@ def refuse_unread_of_experiment(
         program: a file of `conf/`.
         config: composed of it.
         choices: group -> file, as Hydra has them.
+        overrides: that made it; a group that one of them adds with `+` is added here, too.
 
     Raises:
         ConfigError: naming the key and the nearest that there is.
     """
     experiment = choices.get("experiment")
-    if experiment is not None:
-        other = re.compile(r"experiment$|hydra/|.*@reproduce")
-        words = [
-            f"{group}={name}"
-            for group, name in choices.items()
-            if name is not None and not other.match(group)
-        ]
-        refuse_unread(experiment, config, composed_of(program, words))
+    if experiment is None:
+        return
+    other = re.compile(r"experiment$|hydra/|.*@reproduce")
+    added = {word[1:].partition("=")[0] for word in overrides if word.startswith("+")}
+    words = [
+        f"{'+' if group in added else ''}{group}={name}"
+        for group, name in choices.items()
+        if name is not None and not other.match(group)
+    ]
+    try:
+        plain = composed_of(program, words)
+    except ConfigError:  # the experiment brings groups of its own: nothing to compare with
+        return
+    refuse_unread(experiment, config, plain)
 
 
 def with_sections(program: str, config: dict[str, Any]) -> dict[str, Any]:

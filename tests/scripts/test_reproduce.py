@@ -165,7 +165,7 @@ def test_a_worker_that_is_killed_is_told_with_how_to_go_on(tmp_path: Path):
     words = ("reproduce", *QUICK, entries, "most_cells=1", "jobs=2", "hydra.run.dir=here")
     done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert "error: a worker process ended with {SIGKILL(-9)}" in done.stderr
+    assert "error: a worker process ended" in done.stderr  # by what joblib finds out or not
     assert "let fewer run at once (jobs=N" in done.stderr and "\nto go on: " in done.stderr
 
 
