@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_879,
+    "python_lines": 77_884,
     "python_files": 344,
     "test_lines": 43_136,
     "test_files": 222,

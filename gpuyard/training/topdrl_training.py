@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_choice
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
-from marl.rllib.checkpoint import NO_CHECKPOINT, only_checkpoint, replace_checkpoint
+from marl.rllib.checkpoint import NO_CHECKPOINT, only_checkpoint, replace_checkpoint, replace_folder
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -224,8 +225,7 @@ class Training:
         mean = float(np.mean(found))
         if mean > self.best:
             self.best = mean
-            shutil.rmtree(self.folder / POLICY, ignore_errors=True)
-            shutil.copytree(latest, self.folder / POLICY)
+            replace_folder(self.folder / POLICY, partial(shutil.copytree, latest))
         return mean
 
     def record(self, done: PickerIteration | None, judged: float | None) -> None:

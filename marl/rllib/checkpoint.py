@@ -164,6 +164,18 @@ def add_checkpoint(run: Path, iteration: int, fill: Callable[[Path], None], *, k
 OLD = f"{FOLDER}.old"
 
 
+def replace_folder(kept: Path, fill: Callable[[Path], None]) -> None:
+    """Have `fill` write a folder anew; the old one stays until the new one is whole."""
+    new, old = (kept.with_name(f"{kept.name}.{end}") for end in ("new", "old"))
+    shutil.rmtree(new, ignore_errors=True)
+    fill(new)
+    if kept.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        kept.rename(old)  # at once, while removing takes its time
+    new.rename(kept)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def only_checkpoint(run: Path) -> Path:
     """Where `replace_checkpoint` writes; what a kill between its two renames left is put back."""
     kept = run / FOLDER
@@ -173,15 +185,8 @@ def only_checkpoint(run: Path) -> Path:
 
 
 def replace_checkpoint(run: Path, fill: Callable[[Path], None]) -> None:
-    """Have `fill` write the only checkpoint of `run`; the old one stays until it is whole."""
-    kept, new = only_checkpoint(run), run / f"{FOLDER}.new"
-    shutil.rmtree(new, ignore_errors=True)
-    fill(new)
-    if kept.exists():
-        shutil.rmtree(run / OLD, ignore_errors=True)
-        kept.rename(run / OLD)  # at once, while removing takes its time
-    new.rename(kept)
-    shutil.rmtree(run / OLD, ignore_errors=True)
+    """Have `fill` write the only checkpoint of `run`, as `replace_folder` does."""
+    replace_folder(only_checkpoint(run), fill)
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
