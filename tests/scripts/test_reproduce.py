@@ -4,6 +4,7 @@ import json
 import signal
 from dataclasses import asdict, replace
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pandas as pd
 import pytest
@@ -122,7 +123,7 @@ FILLING = """
 import resource
 from sim.schedulers.orders import Fifo
 
-class Filling(Fifo):
+class Own(Fifo):
     order_name = "filling"
 
     def reset(self, seed):
@@ -132,13 +133,20 @@ class Filling(Fifo):
 """
 
 
+def beside_fifo(folder: Path, code: str, *words: str) -> CompletedProcess[str]:
+    """`reproduce` in `folder`, of the class Own in `code` and of fifo."""
+    choice = "_target_: own.Own\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
+    write_own(folder, {"own.py": code, "mine/scheduler/own.yaml": choice})
+    entries = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo,own']}]"
+    own = ("reproduce", *QUICK, entries, "most_cells=1", "hydra.run.dir=here", *words)
+    done = run_program(["-m", "gpuyard", *own], cwd=folder)
+    assert done.returncode == 1, done.stderr
+    return done
+
+
 def test_a_disk_that_fills_up_ends_it_and_no_scheduler_is_to_blame(tmp_path: Path):
-    choice = "_target_: own.Filling\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
-    write_own(tmp_path, {"own.py": FILLING, "mine/scheduler/filling.yaml": choice})
-    entries = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo,filling']}]"
-    words = ("reproduce", *QUICK, entries, "most_cells=1", "jobs=1", "hydra.run.dir=here")
-    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
-    assert done.returncode == 1 and "failed: lineup" not in done.stderr, done.stderr
+    done = beside_fifo(tmp_path, FILLING, "jobs=1")
+    assert "failed: lineup" not in done.stderr, done.stderr
     assert f"error: {tmp_path / 'here' / 'parts'}" in done.stderr
     assert ".json: File too large" in done.stderr
     assert not (tmp_path / "here" / "failures.txt").exists()
@@ -149,7 +157,7 @@ import os
 import sys
 from sim.schedulers.orders import Fifo
 
-class Killed(Fifo):
+class Own(Fifo):
     order_name = "killed"
 
     def reset(self, seed):
@@ -159,12 +167,8 @@ class Killed(Fifo):
 
 
 def test_a_worker_that_is_killed_is_told_with_how_to_go_on(tmp_path: Path):
-    choice = "_target_: own.Killed\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
-    write_own(tmp_path, {"own.py": KILLED, "mine/scheduler/killed.yaml": choice})
-    entries = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo,killed']}]"
-    words = ("reproduce", *QUICK, entries, "most_cells=1", "jobs=2", "hydra.run.dir=here")
-    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    done = beside_fifo(tmp_path, KILLED, "jobs=2")
+    assert "Traceback" not in done.stderr, done.stderr
     assert "error: a worker process ended" in done.stderr  # by what joblib finds out or not
     assert "let fewer run at once (jobs=N" in done.stderr and "\nto go on: " in done.stderr
 
