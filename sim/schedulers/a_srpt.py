@@ -27,13 +27,15 @@ class VirtualMachine:
 
     A newcomer takes over if it has strictly less work than what is left of the job being worked
     on; among waiting jobs of equal work the lower row goes first. Completion times are kept as
-    times and not as remainders, so that whoever is woken at `next_s` finds that job completed.
+    times and not as remainders, so that whoever is woken at `next_s` finds that job completed;
+    what is left is counted from the beginning, so that at that instant it is the work itself.
     """
 
     def __init__(self) -> None:
         """Start empty, at the beginning of time."""
         self._now_s = -math.inf
         self._current: int | None = None
+        self._began_s, self._work_s = -math.inf, 0.0  # of `_current`: since when, how much was left
         self._done_s = math.inf  # when `_current` completes if nobody takes over
         self._waiting: list[tuple[float, int]] = []  # heap of (work left in seconds, job)
 
@@ -65,12 +67,12 @@ class VirtualMachine:
     def submit(self, job: int, work_s: float) -> None:
         """Bring `job` with `work_s` seconds of work, at the time last advanced to."""
         if self._current is None:
-            self._current, self._done_s = job, self._now_s + work_s
+            self._work_on(job, work_s)
             return
-        left_s = self._done_s - self._now_s
+        left_s = self._work_s - (self._now_s - self._began_s)
         if work_s < left_s:
             heapq.heappush(self._waiting, (left_s, self._current))
-            self._current, self._done_s = job, self._now_s + work_s
+            self._work_on(job, work_s)
         else:
             heapq.heappush(self._waiting, (work_s, job))
 
@@ -85,8 +87,12 @@ class VirtualMachine:
     def _take_next(self) -> None:
         self._current, self._done_s = None, math.inf
         if self._waiting:
-            work_s, self._current = heapq.heappop(self._waiting)
-            self._done_s = self._now_s + work_s
+            work_s, job = heapq.heappop(self._waiting)
+            self._work_on(job, work_s)
+
+    def _work_on(self, job: int, work_s: float) -> None:
+        self._current, self._began_s, self._work_s = job, self._now_s, work_s
+        self._done_s = self._now_s + work_s
 
 
 UNSEEN, VIRTUAL, RELEASED = 0, 1, 2  # phases of a job

@@ -234,6 +234,12 @@ def test_equals_do_not_take_over_and_go_by_row():
     assert completions([(0, 2), (1, 1), (1, 1)]) == {0: 2, 1: 3, 2: 4}
 
 
+def test_equals_of_one_instant_go_by_row_however_the_clock_rounds():
+    # On the clock 7 + 4.8 is a little late: by remainders the second would take over the first.
+    done = completions([(7, 4.8), (7, 4.8), (10, 0.2)])
+    assert (list(done), done[0]) == ([2, 0, 1], pytest.approx(12.0))
+
+
 def test_work_below_the_clock_s_grain_is_done_at_once():
     machine = VirtualMachine()
     assert machine.advance(1e9) == []
