@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import yaml
 from hydra import initialize_config_dir
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
 from gpuyard.evaluation.assumed import warn_of_unread
 from gpuyard.evaluation.experiment import composition_of, in_partitions
@@ -71,11 +71,12 @@ def composed(
             raise ConfigError(f"overrides has {unread[0]!r}, but cluster is described as a whole")
         words = [*_trace_words(trace, Path(place)), f"seed={seed}", *where]
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
-            found = composed_of(program, [*words, *overrides])
+            found = composed_of(program, [*words, *overrides], with_hydra=True)
+            with open_dict(found):
+                choices = found.pop("hydra").runtime.choices
             refuse_unread_additions(list(overrides), [each.name for each in CONF.iterdir()], found)
             if any(word.startswith("experiment=") for word in overrides):
-                made = composed_of(program, [*words, *overrides], with_hydra=True)
-                refuse_unread_of_experiment(program, found, made.hydra.runtime.choices, overrides)
+                refuse_unread_of_experiment(program, found, choices)
             config = resolve(found)
             if whole is not None:
                 config["topology"] = whole

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -122,7 +122,7 @@ def composed_of(
 
 
 def refuse_unread_of_experiment(
-    program: str, config: DictConfig, choices: Mapping[str, str | None], overrides: Sequence[str]
+    program: str, config: DictConfig, choices: Mapping[str, str | None]
 ) -> None:
     """Refuse a key that the chosen experiment sets and nobody reads.
 
@@ -130,7 +130,6 @@ def refuse_unread_of_experiment(
         program: a file of `conf/`.
         config: composed of it.
         choices: group -> file, as Hydra has them.
-        overrides: that made it; a group that one of them adds with `+` is added here, too.
 
     Raises:
         ConfigError: naming the key and the nearest that there is.
@@ -139,16 +138,19 @@ def refuse_unread_of_experiment(
     if experiment is None:
         return
     other = re.compile(r"experiment$|hydra/|.*@reproduce")
-    added = {word[1:].partition("=")[0] for word in overrides if word.startswith("+")}
-    words = [
-        f"{'+' if group in added else ''}{group}={name}"
-        for group, name in choices.items()
-        if name is not None and not other.match(group)
-    ]
+
+    def composed(beside: Collection[str]) -> DictConfig:
+        return composed_of(program, [
+            f"{'+' if group in beside else ''}{group}={name}"
+            for group, name in choices.items()
+            if name is not None and not other.match(group)
+        ])  # fmt: skip
+
     try:
-        plain = composed_of(program, words)
-    except ConfigError:  # the experiment brings groups of its own: nothing to compare with
-        return
+        plain = composed(())
+    except ConfigError:  # it, or a word beside it, adds groups that the program has not
+        has = composed_of(program, with_hydra=True).hydra.runtime.choices
+        plain = composed(set(choices) - set(has))
     refuse_unread(experiment, config, plain)
 
 

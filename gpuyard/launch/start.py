@@ -253,7 +253,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     experiment = hydra.runtime.choices.get("experiment")
     if experiment is not None and "reproduce" in cfg and not reproduces:
         refuse_reproduction(experiment)
-    refuse_unread_of_experiment(str(hydra.job.config_name), cfg, hydra.runtime.choices, overrides)
+    refuse_unread_of_experiment(str(hydra.job.config_name), cfg, hydra.runtime.choices)
     config = with_sections(str(hydra.job.config_name), resolve(cfg))
     folder = Path(hydra.runtime.output_dir)
     record = collect_record(

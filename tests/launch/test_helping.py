@@ -62,7 +62,7 @@ def test_experiments_that_it_lists_are_those_that_the_program_takes(program: str
     with initialize_config_dir(str(CONF), version_base=None):
         for name in listed:
             made = compose(program, [f"experiment={name}"], return_hydra_config=True)
-            refuse_unread_of_experiment(program, made, made.hydra.runtime.choices, [])
+            refuse_unread_of_experiment(program, made, made.hydra.runtime.choices)
     assert "headline" in listed
     assert ("demo_learn" in listed) == (program == "learn")
     assert ("marl_paper_train" in listed) == (program == "train")

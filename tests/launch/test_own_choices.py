@@ -87,7 +87,10 @@ def test_help_tells_keys_of_an_own_file_that_is_made_of_a_shipped_one(named: Cal
 def test_a_key_of_an_own_experiment_that_nobody_reads_is_named(named: Call, tmp_path: Path):
     (tmp_path / "mine" / "experiment").mkdir()
     file = tmp_path / "mine" / "experiment" / "ours.yaml"
-    for key, near in (("restart: 5", "restart_s"), ("agents: {cout: 5}", "agents.count")):
+    group = "defaults: [{/placer@spare: packed}, _self_]\nrestart: 5"
+    for key, near in (
+        ("restart: 5", "restart_s"), ("agents: {cout: 5}", "agents.count"), (group, "restart_s"),
+    ):  # fmt: skip
         file.write_text(f"# @package _global_\nworkload: {{num_jobs: 20}}\n{key}\n")
         with pytest.raises(AssertionError, match="experiment=ours: nothing reads the key") as found:
             named("simulate", "experiment=ours")
