@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_887,
+    "python_lines": 77_890,
     "python_files": 344,
-    "test_lines": 43_144,
+    "test_lines": 43_154,
     "test_files": 222,
     "arrows": 172,
     "arrows_in_sim": 37,

@@ -47,8 +47,11 @@ def scheduler_of(config: Mapping[str, Any]) -> LinearScore:
 TRAIN, VALIDATION = "train", "validation"  # parts of a workload
 LEAST_WINDOWS = 3  # of the part `validation`: an interval needs two that are held out
 KEYS = {"agents", "load", "windows"}
-NAMED = {"gpu_type": "p100", "workload": "philly_like", "estimator": "random_forest"}
-GROUPS = ("workload", "estimator")  # of which a setting may name another choice
+NAMED = {
+    "gpu_type": "p100", "workload": "philly_like", "estimator": "random_forest",
+    "topology": "headline_vl2", "network": "max_min",
+}  # fmt: skip
+GROUPS = ("workload", "estimator", "topology", "network")  # a setting may name another choice
 OPTIONAL = {"gpu_type", *GROUPS}  # gpu_type: of all servers; what sharing costs depends on it
 
 
@@ -84,7 +87,7 @@ def in_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]
     setting["agents"] = plain["agents"] | {"count": cell["agents"]}
     setting["workload"] = setting["workload"] | {"load": cell["load"]}
     if "gpu_type" in cell:  # durations are run times on it, so that the load is the same
-        topology = plain["topology"] | {"gpu_types": [cell["gpu_type"]]}
+        topology = setting["topology"] | {"gpu_types": [cell["gpu_type"]]}
         setting |= {"topology": topology, "reference_gpu": cell["gpu_type"]}
     return setting
 

@@ -20,7 +20,10 @@ from gpuyard.training.windows import check_cells, open_source
         ([{"agents": 0, "load": 1, "windows": 1}], "agents in mix is 0"),
         ([{"agents": 2, "load": 1, "windows": 1, "gpu_type": 7}], "gpu_type: 7"),
         ([{"agents": 2, "load": 1, "windows": 1, "workload": 7}], "workload: 7; .* philly_like"),
-        ([{"agents": 2, "load": 1, "windows": 1, "worklod": "a"}], "estimator, gpu_type, workload"),
+        (
+            [{"agents": 2, "load": 1, "windows": 1, "worklod": "a"}],
+            "estimator, gpu_type, network, topology, wor",
+        ),
     ],
 )
 def test_a_mix_that_is_none_is_refused(mix, told):
@@ -44,8 +47,11 @@ def test_no_two_settings_of_a_mix_are_played_on_one_window():
     assert [len(world.state.partition) for world in worlds] == [2, 2, 4] * 2
 
 
-def test_settings_of_a_mix_may_have_jobs_and_predictions_of_their_own():
-    own = "{agents: 2, load: 1.1, windows: 1, workload: philly_like, estimator: oracle}"
+def test_settings_of_a_mix_may_have_jobs_predictions_and_clusters_of_their_own():
+    own = (
+        "{agents: 2, load: 1.1, windows: 1, workload: philly_like, estimator: oracle,"
+        " topology: headline_vl2, network: max_min, gpu_type: v100}"
+    )
     words = [f"mix=[{{agents: 2, load: 0.9, windows: 1}}, {own}]", "workload.num_jobs=40"]
     with initialize_config_dir(str(CONF), version_base=None):
         config = resolve(compose("learn", overrides=words))
@@ -56,6 +62,10 @@ def test_settings_of_a_mix_may_have_jobs_and_predictions_of_their_own():
     venus, philly = opened.experiments
     assert (venus.workload.name, philly.workload.name) == ("venus_like", "philly_like")
     assert (venus.load, philly.load) == (0.9, 1.1)
+    names = [each.world.topology.name for each in opened.experiments]
+    assert names == ["headline_leaf_spine", "headline_vl2"]
+    assert [each.world.topology.gpu_types for each in opened.experiments] == [("p100",), ("v100",)]
+    assert [each.world.physics.links is None for each in opened.experiments] == [True, False]
     jobs = [opened.window("validation", index) for index in range(2)]
     assert [len(each) for each in jobs] == [40, 40]
     assert np.array_equal(jobs[1].estimate_s, jobs[1].duration_s)
