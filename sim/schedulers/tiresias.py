@@ -166,9 +166,10 @@ def gittins_index(quanta: IntArray) -> FloatArray:
     Returns:
         (most quanta,) the index for k = 0, 1, ...; nobody is known to take more.
     """
-    done_frac = np.cumsum(np.bincount(quanta)) / len(quanta)
-    spent = np.concatenate([[0.0], np.cumsum(1.0 - done_frac[:-1])])
-    return _steepest(spent, done_frac)
+    # Counts, not fractions: equal slopes are equal numbers then, and nobody preempts his equal.
+    done = np.cumsum(np.bincount(quanta)).astype(np.float64)
+    spent = np.concatenate([[0.0], np.cumsum(len(quanta) - done[:-1])])
+    return _steepest(spent, done)
 
 
 @array_kernel

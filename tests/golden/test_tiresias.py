@@ -96,6 +96,13 @@ def test_the_index_is_the_best_of_all_stretches(seed: int):
     np.testing.assert_allclose(gittins_index(quanta), by_definition(quanta), rtol=1e-12)
 
 
+def test_equal_indices_are_equal_numbers():
+    # Three of nine end in their first quantum. Five have more than two: all of them end within four
+    # more, and take 15.
+    index = gittins_index(np.array([1, 1, 3, 6, 5, 5, 2, 6, 1]))
+    assert index[0] == index[2] == 1 / 3
+
+
 def test_before_there_is_history_gittins_is_las_and_a_run_begins_without_memory():
     jobs, scheduler = [*HISTORY, Job(8.5, 1, 6), Job(9, 1, 3)], gittins(3)
     las, few, enough, again = (
