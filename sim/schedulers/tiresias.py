@@ -33,9 +33,10 @@ class Tiresias(PreemptiveScheduler):
     paper counts the time waited since the job last ran or was promoted, which needs memory; here it
     is all its time since submission in which it attained nothing (restarts included) against all
     its time of service, so nothing is kept between decisions and every partition can have its
-    Tiresias. A promoted job keeps its rank while that holds. Once started it has a turn that nobody
-    cuts short: as much service as the first queue gives, or as it had before if that is more, lest
-    jobs that are all due push each other aside all the time. Tiresias consolidates only jobs whose
+    Tiresias. A promoted job runs in turns, each as much service as the first queue gives, or as it
+    had before if that is more. Nobody cuts the first one short, lest jobs that are all due push
+    each other aside all the time; the rank is kept to the end of the turn in which it has run
+    enough, else it would be due as soon as it gave way. Tiresias consolidates only jobs whose
     tensors are skewed in size. The catalogue knows no sizes of tensors, so that is left to the
     placer: `consolidated` treats every job as skewed. Like every rule that takes turns, it may
     never end where preemption loses all work (`preempt_saves=false` without periodic checkpoints).
@@ -97,10 +98,9 @@ class Tiresias(PreemptiveScheduler):
         if self.promote_knob is not None:
             ran_s, waited_s = self._ran_and_waited_s(view, jobs)
             ran_before_s = ran_s - np.maximum(view.now_s - began_s, 0.0)
-            turn_s = np.maximum(self.ends_gpu_s[0] / gang, ran_before_s)
-            turn_over_s = began_s + turn_s
-            enough_s = from_s + waited_s / self.promote_knob - ran_s
-            back_s = np.where(turn_over_s > view.now_s + TICK_S, turn_over_s, enough_s)
+            turn_s, kept_s = self._turns_s(gang, ran_before_s, waited_s, self.promote_knob)
+            in_first = began_s + turn_s > view.now_s + TICK_S
+            back_s = began_s + np.where(in_first, turn_s, kept_s)
             promoted = np.logical_or(*self._promoted(view, jobs, self.promote_knob))
             sinks_s = np.where(promoted, back_s, sinks_s)
         return next_s(view.now_s, sinks_s)
@@ -130,6 +130,14 @@ class Tiresias(PreemptiveScheduler):
         waited_s: FloatArray = view.now_s - view.jobs.submit_s[jobs] - ran_s
         return ran_s, waited_s
 
+    def _turns_s(
+        self, gang: IntArray, before_s: FloatArray, waited_s: FloatArray, knob: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) a turn of a job that was promoted, and all that it runs before it loses its rank."""
+        turn_s: FloatArray = np.maximum(self.ends_gpu_s[0] / gang, before_s)
+        enough_s = waited_s / knob - before_s
+        return turn_s, turn_s * (np.floor((enough_s + TICK_S) / turn_s) + 1.0)
+
     def _promoted(
         self, view: ClusterView, jobs: IntArray, knob: float
     ) -> tuple[BoolArray, BoolArray]:
@@ -138,13 +146,13 @@ class Tiresias(PreemptiveScheduler):
         runs = np.zeros(len(view.jobs.submit_s), dtype=np.bool_)
         runs[view.running] = True
         running = runs[jobs]
-        # By a tick late for who runs and early for who waits: then each is past it when woken.
-        due = waited_s + np.where(running, -TICK_S, TICK_S) >= knob * ran_s
-        turn_ran_s = np.maximum(view.now_s - view.jobs.resume_s[jobs], 0.0)
-        ran_before_s = ran_s - turn_ran_s
-        was_due = waited_s + TICK_S >= knob * ran_before_s
-        turn_s = np.maximum(self.ends_gpu_s[0] / view.jobs.num_gpus[jobs], ran_before_s)
-        in_turn = running & was_due & (ran_before_s > TICK_S) & (turn_ran_s + TICK_S < turn_s)
+        since_s = np.maximum(view.now_s - view.jobs.resume_s[jobs], 0.0)
+        before_s = ran_s - since_s
+        turn_s, kept_s = self._turns_s(view.jobs.num_gpus[jobs], before_s, waited_s, knob)
+        was_due = running & (waited_s + TICK_S >= knob * before_s)
+        in_turn = was_due & (before_s > TICK_S) & (since_s + TICK_S < turn_s)
+        keeps = was_due & (since_s + TICK_S < kept_s)
+        due = keeps | (~running & (waited_s + TICK_S >= knob * ran_s))
         return (ran_s > TICK_S) & due, in_turn
 
 

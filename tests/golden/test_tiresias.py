@@ -51,6 +51,11 @@ CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart 
     # 12 A is due again but waits for its end at 14.
     "nobody cuts the turn of a promoted job short": (
         tiresias(4, promote_knob=0.5), [Job(0, 1, 12)] * 2, 1, "AaaaBbAaaaBbbbAaaaBbbbbb"),
+    # B waited 2 s and has run enough at 7, as its turn ends: due, were it to give way. So it has
+    # another turn. At 13 it has waited half of what it ran.
+    "who has run just enough has one turn more": (
+        tiresias(4, promote_knob=0.5), [Job(0, 1, 3), Job(1, 1, 9), Job(1, 1, 4)], 1,
+        "AaaBbbbbbbbCcBCc"),
     # Of 1, 1 and 4 quanta: index 2/3 with no service (two of three end at once), 1/3 with one
     # quantum (three more), 1/2 with two, 1 with three.
     # At 8 D has two quanta (1/2), E none (2/3). At 9 E has one (1/3), at 10 D has three (1).
