@@ -11,6 +11,8 @@ from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gang_gpus, gpus_up, present, shares_of
 from sim.view import ClusterView, Signal
 
+ROUNDING = 1e-12  # of values: equal sums differ by the order of adding
+
 
 @array_kernel
 def _choose(sizes: IntArray, values: FloatArray, room: int) -> BoolArray:
@@ -20,7 +22,7 @@ def _choose(sizes: IntArray, values: FloatArray, room: int) -> BoolArray:
         size = sizes[item]
         for space in range(room, size - 1, -1):  # downwards, or an item would count twice
             value = best[space - size] + values[item]
-            if value > best[space]:
+            if value > best[space] + ROUNDING:
                 best[space] = value
                 taken[item, space] = True
     chosen = np.zeros(len(sizes), dtype=np.bool_)
@@ -141,7 +143,8 @@ def _shared_s(view: ClusterView, jobs: IntArray) -> FloatArray:
 
 
 def _worst_first(rho: FloatArray) -> IntArray:
-    return np.argsort(-rho, kind="stable")
+    # Rounded: jobs of one gang that have just come are equal, and the first submitted is first.
+    return np.argsort(-rho.round(DIGITS), kind="stable")
 
 
 def _first_that_fit(sizes: IntArray, room: int) -> BoolArray:

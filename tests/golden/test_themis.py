@@ -52,6 +52,10 @@ CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart 
     "a gang that does worse than with its part of the cluster comes first": (
         themis(0.0), LARGE, 2,
         "BbbbbbbbbbDdddddddddAaaaaaaaFfffffffff CcccccccccEeeeeeeeeeAaaaaaaaGggggggggg"),
+    # All are at 3 / 4, whatever they take: 5 / (5 x 4 / 3) is no more than 1 / (1 x 4 / 3).
+    "who came first is first among equals": (
+        themis(0.75), [Job(0, 1, each) for each in (1, 5, 7, 10)], 3,
+        "ADddddddddd Bbbbb Ccccccc"),
     # One of four bids at a time, yet no GPU is idle while somebody waits.
     "who may not bid gets what is left": (
         themis(0.75, 20.0), [Job(0, 1, 10)] * 4, 2, "AaaaaaaaaaCccccccccc BbbbbbbbbbDddddddddd"),
@@ -81,6 +85,13 @@ def test_the_knapsack_finds_the_best_of_all_subsets():
         fits = subsets @ sizes <= room
         assert sizes[chosen].sum() <= room
         assert values[chosen].sum() == pytest.approx((subsets @ values)[fits].max())
+
+
+def test_of_equal_sums_the_knapsack_takes_the_one_with_earlier_items():
+    # The last is worth what the first is; in binary the sum with the last comes out larger.
+    values = np.log1p(4.0 / np.array([10.0, 3.0, 3.0, 3.0, 10.0]))
+    taken = most_valuable(np.ones(5, dtype=np.int64), values, 4)
+    assert taken.tolist() == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize("knob", [-0.1, 1.0, float("nan")])
