@@ -291,8 +291,9 @@ class TiresiasGittins(PreemptiveScheduler):
         self._forget()
 
     def _forget(self) -> None:
-        # Who was there after the last decision, with their service then; of them, who had run.
+        # Who was there after the last decision, with their service then; of them, who ran, who had.
         self._here, self._seen_gpu_s = NOBODY, np.empty(0)
+        self._runs: BoolArray = np.empty(0, dtype=np.bool_)
         self._ran: BoolArray = np.empty(0, dtype=np.bool_)
         self._history: list[int] = []  # quanta of those who left
         self._refit_at = self.least_history  # length of the history
@@ -307,10 +308,14 @@ class TiresiasGittins(PreemptiveScheduler):
         else:  # only a quantum that is over
             decision = Decision(wake_s=self.asked_again_s(view, [], ()))
         self._here, self._seen_gpu_s = here, view.jobs.attained_gpu_s[here]
-        self._ran = self._seen_gpu_s > 0
-        self._ran[: len(view.running)] = True
+        self._runs = np.arange(len(here)) < len(view.running)
+        self._ran = self._runs | (self._seen_gpu_s > 0)
+        if decision.preempts:
+            self._runs &= ~np.isin(here, decision.preempts)
         if decision.starts:
-            self._ran |= np.isin(here, [start.job for start in decision.starts])
+            started = np.isin(here, [start.job for start in decision.starts])
+            self._runs |= started
+            self._ran |= started
         return decision
 
     def _learn(self, here: IntArray, jobs: int) -> None:
@@ -320,9 +325,13 @@ class TiresiasGittins(PreemptiveScheduler):
         left = self._ran & ~stays[self._here]
         if not left.any():
             return
-        # Woken at every quantum, it last saw a job in the quantum in which that left.
-        for seen_gpu_s in self._seen_gpu_s[left].tolist():
+        # Woken at every quantum, it last saw who ran in the quantum in which that left; who waited
+        # has no more service than it saw.
+        seen = zip(self._seen_gpu_s[left].tolist(), self._runs[left].tolist(), strict=True)
+        for seen_gpu_s, runs in seen:
             taken = quanta_of(seen_gpu_s, self.quantum_gpu_s) + 1.0
+            if not runs:
+                taken = max(1.0, np.ceil(seen_gpu_s / self.quantum_gpu_s - ROUNDING))
             self._history.append(int(min(taken, MOST_QUANTA)))
         known = len(self._history)
         if known >= self._refit_at:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
+from sim.jobs import Fates
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Las
 from sim.schedulers.tiresias import Tiresias, TiresiasGittins, gittins_index
@@ -72,6 +73,15 @@ CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart 
 def test_the_chart_is_as_drawn(case: str):
     scheduler, jobs, gpus, drawing = CASES[case]
     assert charted(jobs, cluster(1, gpus), scheduler) == drawing
+
+
+def test_who_gives_up_waiting_took_what_it_had():
+    # At 6 A gives up, pushed aside at 4 with just one quantum: all that is known to be taken. So at
+    # 8 B, with one quantum, ranks after C; had A taken two, B would be done soon and go on.
+    fates = Fates(outcome=np.zeros(3, dtype=np.int64), withdraw_s=np.array([6, np.inf, np.inf]))
+    jobs = [Job(0, 1, 20), Job(1, 1, 9), Job(7, 1, 2)]
+    drawing = charted(jobs, cluster(1, 1), gittins(1, 4.0), traits={"fates": fates})
+    assert drawing == "AaaaBbbbCcBbbbb"
 
 
 @pytest.mark.parametrize("start_s", [0.0, 1e9])
