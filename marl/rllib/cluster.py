@@ -5,10 +5,12 @@ A cluster is told of the nodes; names are shared. What a lost worker was at, ano
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -66,18 +68,40 @@ def connect(spec: RaySpec, *, trials: int = 1) -> None:
         start_ray(num_cpus=trials * spec.num_cpus, object_store_bytes=spec.object_store_bytes)
 
 
+_starting = threading.Event()
+
+
+def _stand_apart() -> None:
+    """In a process that Ray starts: leave our group, for what ends us is not to end Ray first.
+
+    On Linux, which ends them with us; elsewhere Ray ends whoever is in the group.
+    """
+    if _starting.is_set() and sys.platform == "linux":
+        os.setpgid(0, 0)
+
+
+os.register_at_fork(after_in_child=_stand_apart)
+
+
 @contextmanager
-def _hearing_sigterm() -> Iterator[None]:
-    """Keep what this process does at SIGTERM: Ray would end it at once, with nothing saved."""
+def _hearing_signals() -> Iterator[None]:
+    """Keep what this process does at SIGTERM: Ray would end it at once, with nothing saved.
+
+    Nor do Ray's processes hear what a terminal, or `timeout`, sends to all of our group.
+    """
     before = signal.getsignal(signal.SIGTERM)
+    _starting.set()
     try:
         yield
+    except SystemExit:  # Ray's answer to SIGTERM meanwhile
+        raise KeyboardInterrupt from None
     finally:
+        _starting.clear()
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
 
 
-@_hearing_sigterm()
+@_hearing_signals()
 def start_ray(num_cpus: int, object_store_bytes: int) -> None:
     """A private Ray on this machine, unless one is running in this process already."""
     if ray.is_initialized():
@@ -93,9 +117,10 @@ def start_ray(num_cpus: int, object_store_bytes: int) -> None:
         logging_level="ERROR",
         log_to_driver=False,
     )
+    atexit.register(ray.shutdown)  # before Tune's clean-up, which waits a minute for dead nodes
 
 
-@_hearing_sigterm()
+@_hearing_signals()
 def attach(spec: ClusterRay) -> None:
     """Make this process a driver of the running cluster."""
     if ray.is_initialized():

@@ -31,6 +31,11 @@ def pid(task: Task) -> int:
     return os.getpid() + 0 * task[1]
 
 
+def groups(task: Task) -> set[int]:
+    """Of the worker and of the raylet that started it."""
+    return {os.getpgrp(), os.getpgid(os.getppid()), task[1]}
+
+
 def square_or(sent: signal.Signals, task: Task) -> int:
     """At the first try, task 3 leaves its process id and sends its process a signal."""
     told = task[0] / "pid"
@@ -96,6 +101,20 @@ def test_results_are_in_the_order_of_tasks_whoever_dies(pool, tmp_path: Path, ca
     for each in now:  # all of them, between two rounds
         os.kill(each, signal.SIGKILL)
     assert pool.each(square, tasks) == squares
+
+
+def test_a_signal_to_our_group_reaches_nobody_of_ray(pool, tmp_path: Path):
+    assert os.getpgrp() not in pool.each(groups, [(tmp_path, 0)])[0]
+
+
+def test_sigterm_while_ray_starts_is_a_ctrl_c():
+    from marl.rllib.cluster import _hearing_signals
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), _hearing_signals():
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))  # as Ray does
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_worker_that_does_not_answer_is_given_up(pool, tmp_path: Path, caplog):

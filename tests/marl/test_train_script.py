@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,12 +43,16 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupte
         wait_for(lambda: len(curve(folder)) >= 5, running, 120)
         os.killpg(running.pid, signal.SIGINT)
         status = running.wait(timeout=60)
-        deadline = time.monotonic() + 15
-        while of_session(running.pid) and time.monotonic() < deadline:
-            time.sleep(0.2)
         printed = (folder.parent / "printed").read_text()
-        survivors = [command_of(pid) for pid in of_session(running.pid)]
-        yield Interrupted(folder, status, printed, survivors)
+        yield Interrupted(folder, status, printed, survivors(running.pid))
+
+
+def survivors(session: int) -> list[str]:
+    """Commands of whoever is there for long after the program that began the session."""
+    deadline = time.monotonic() + 15
+    while of_session(session) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return [command_of(pid) for pid in of_session(session)]
 
 
 def test_an_interrupt_leaves_with_130_and_nobody_behind(interrupted: Interrupted):
@@ -118,12 +123,20 @@ def test_what_was_best_in_another_setting_is_not_kept_in_this_one(interrupted, t
 
 
 @pytest.mark.slow
-def test_sigterm_saves_though_ray_takes_it(tmp_path: Path):
+@pytest.mark.parametrize("whom", ["the group, as timeout does", "everybody, as Slurm does"])
+def test_sigterm_saves_though_ray_takes_it(tmp_path: Path, whom: str):
     folder = tmp_path / "run"
     with TRAINING.begun(folder, "algo.iterations=100000", "algo.checkpoint_every=99999") as running:
         wait_for(lambda: len(curve(folder)) >= 3, running, 120)
-        running.terminate()
-        assert running.wait(timeout=60) == 130, (tmp_path / "printed").read_text()
+        if whom.startswith("the group"):
+            os.killpg(running.pid, signal.SIGTERM)
+        else:
+            for pid in of_session(running.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+        assert running.wait(timeout=40) == 130, (tmp_path / "printed").read_text()
+        assert "resume=auto" in (tmp_path / "printed").read_text()
+        assert survivors(running.pid) == []
     assert checked(last_whole(folder), None).iteration == iterations(folder)[-1]
 
 
