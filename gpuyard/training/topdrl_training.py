@@ -19,7 +19,13 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_choice
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
-from marl.rllib.checkpoint import NO_CHECKPOINT, only_checkpoint, replace_checkpoint, replace_folder
+from marl.rllib.checkpoint import (
+    NO_CHECKPOINT,
+    checked,
+    only_checkpoint,
+    replace_checkpoint,
+    replace_folder,
+)
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -208,8 +214,11 @@ class Training:
         self.best = -math.inf
         self.began = time.monotonic()
         self.resumed = Path(config["resume"]) if config["resume"] else None
-        if self.resumed is not None and not only_checkpoint(self.resumed).is_dir():
-            raise PickerTrainingError(f"{self.resumed}: {NO_CHECKPOINT}")
+        if self.resumed is not None:
+            kept = only_checkpoint(self.resumed)
+            if not kept.is_dir():
+                raise PickerTrainingError(f"{self.resumed}: {NO_CHECKPOINT}")
+            checked(kept, None)
 
     def validate(self, weights: dict[str, torch.Tensor]) -> float:
         """Mean throughput on validation windows; the best weights so far are kept."""
@@ -274,7 +283,11 @@ class Training:
             done = trainer.iterate()
             last = self._spent(done.steps)
             due = last or done.number % spec.validate_every == 0
-            self.record(done, self.validate(trainer.weights()) if due else None)
+            judged = None
+            try:
+                judged = self.validate(trainer.weights()) if due else None
+            finally:  # of one that is interrupted the row stays
+                self.record(done, judged)
             if last or done.number % spec.checkpoint_every == 0:
                 replace_checkpoint(self.folder, trainer.save)
             loss = "-" if math.isnan(done.loss) else f"{done.loss:.3g}"

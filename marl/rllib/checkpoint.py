@@ -62,36 +62,36 @@ def seal(folder: Path, maker: Maker, iteration: int) -> None:
     _flush(folder / MANIFEST)
 
 
-def checked(folder: Path, maker: Maker | None) -> Manifest:
+def checked(folder: Path, maker: Maker | None, advice: str = ADVICE) -> Manifest:
     """The manifest of `folder`, after comparing every file with it.
 
-    With a `maker`, the checkpoint must also be of the same making.
+    With a `maker`, the checkpoint must also be of the same making. `advice` ends what is told.
 
     Raises:
         CheckpointError: naming the file, what is wrong with it and what to do.
     """
-    found = read_manifest(folder)
+    found = read_manifest(folder, advice)
     for name, (size, digest) in found.files.items():
         path = folder / name
         if not path.is_file():
-            raise CheckpointError(f"{path}: is missing; {ADVICE}")
+            raise CheckpointError(f"{path}: is missing; {advice}")
         content = path.read_bytes()
         if len(content) != size:
             raise CheckpointError(
-                f"{path}: has {len(content)} bytes of {size}: it was cut off or changed; {ADVICE}"
+                f"{path}: has {len(content)} bytes of {size}: it was cut off or changed; {advice}"
             )
         if _digest(content) != digest:
-            raise CheckpointError(f"{path}: its content was changed; {ADVICE}")
+            raise CheckpointError(f"{path}: its content was changed; {advice}")
     difference = None if maker is None else maker.difference(found.maker)
     if difference is not None:
         raise CheckpointError(
             f"{folder}: was made by another training: {difference}; repeat that training's "
-            f"overrides, or {ADVICE}"
+            f"overrides, or {advice}"
         )
     return found
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path, advice: str = ADVICE) -> Manifest:
     """What `folder` should hold, by its manifest alone.
 
     Raises:
@@ -105,9 +105,11 @@ def read_manifest(folder: Path) -> Manifest:
         files = {str(name): (int(size), str(sum_)) for name, (size, sum_) in found["files"].items()}
         return Manifest(Maker(**found["maker"]), int(found["iteration"]), files)
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: {NO_CHECKPOINT}") from None
+        raise CheckpointError(
+            f"{path}: is missing, so this is no whole checkpoint; {advice}"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path}: is no manifest ({error!r}); {ADVICE}") from None
+        raise CheckpointError(f"{path}: is no manifest ({error!r}); {advice}") from None
 
 
 def _flush(path: Path) -> None:

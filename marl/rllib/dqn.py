@@ -245,7 +245,6 @@ def dqn_config(
             dueling=False,
             num_atoms=1,
             epsilon=dqn.epsilon_last,  # the module's own schedule counts
-            store_buffer_in_checkpoints=True,
             replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": dqn.replay_steps},
         )
         .reporting(min_sample_timesteps_per_iteration=dqn.iteration_steps)
@@ -356,6 +355,7 @@ class PlanTrainer(NetworkTrainer):
 
     error = PlanPolicyError
     cure = "begin anew: fresh=true with a lower dqn.learning_rate or dqn.grad_clip"
+    advice = "begin anew: fresh=true"
 
     def __init__(self, *, make_env: Callable[[], PlanEnv], spec: PlanDqnSpec, seed: int) -> None:
         """Build the algorithm; Ray must be running."""

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import logging
 import math
 import time
@@ -19,7 +20,7 @@ from ray.rllib.utils.debug import update_global_seed_if_necessary
 from torch import Tensor
 
 from marl.policy.pair_score import Policy
-from marl.rllib.checkpoint import NO_CHECKPOINT, Maker, checked, seal
+from marl.rllib.checkpoint import ADVICE, Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
 from marl.topdrl.codec import TopDrlError
 from marl.training.episodes import stream_seed
@@ -72,9 +73,9 @@ def largest_of(weights: Iterable[Tensor]) -> float:
     return float(np.max([float(each.detach().abs().max()) for each in weights]))
 
 
-def maker_of(spec: Mapping[str, Any]) -> Maker:
+def maker_of(spec: Mapping[str, Any], algorithm: str = PPO.__name__) -> Maker:
     """What a checkpoint must have been made by for a network of these sizes to go on with it."""
-    return Maker(PPO.__name__, dict(spec), ray.__version__)
+    return Maker(algorithm, dict(spec), ray.__version__)
 
 
 class Trainer:
@@ -239,6 +240,7 @@ def _number(results: dict[str, Any], key: str) -> float:
 
 MODULE = "default_policy"
 LOSSES = ("qf_loss", "total_loss")  # of DQN, of PPO
+SIZES = ("network", "observation", "proximity", "hidden")  # of `model_config`; others are knobs
 
 
 class PickerTrainingError(TopDrlError):
@@ -261,10 +263,12 @@ class NetworkTrainer:
 
     error: type[GpuYardError]  # that says why one cannot go on
     cure: str  # of a training that ran away
+    advice = ADVICE  # where a checkpoint is broken
 
     def __init__(self, algorithm: Algorithm) -> None:
         """Take a built algorithm."""
         self._algorithm = algorithm
+        self._before: tuple[dict[str, Any], dict[str, Tensor]] | None = None  # state and weights
 
     def _trained(self) -> tuple[dict[str, Any], list[float]]:
         """RLlib's results of one more iteration, and its losses, none before the first update.
@@ -272,43 +276,61 @@ class NetworkTrainer:
         Raises:
             GpuYardError: `error`, a loss is not finite, or weights run away.
         """
+        self._before = copy.deepcopy(self._algorithm.get_state()), self._current()
         result = self._algorithm.train()
         learned = result.get("learners", {}).get(MODULE, {})
         losses = [float(learned[key]) for key in LOSSES if key in learned]
-        largest = largest_of(self.weights().values())
+        largest = largest_of(self._current().values())
         if not all(map(math.isfinite, losses)) or not largest < RUNAWAY:
             raise self.error(
                 f"iteration {int(result['training_iteration'])}: loss {losses}, largest weight "
                 f"{largest:.3g}; {self.cure}"
             )
+        self._before = None
         return result, losses
 
     def weights(self) -> dict[str, Tensor]:
-        """The network's, as they stand."""
+        """The network's, after the last whole iteration."""
+        return self._current() if self._before is None else self._before[1]
+
+    def _current(self) -> dict[str, Tensor]:
         module: Any = self._algorithm.get_module(MODULE)
         return {key: value.detach().clone() for key, value in module.network.state_dict().items()}
 
     @property
     def iterations_done(self) -> int:
-        """Over resumes."""
-        return int(self._algorithm.iteration)
+        """Whole ones, over resumes."""
+        before = self._before
+        return int(self._algorithm.iteration if before is None else before[0]["training_iteration"])
+
+    def _maker(self) -> Maker:
+        assert self._algorithm.config is not None
+        model = self._algorithm.config.rl_module_spec.model_config
+        sizes = json.loads(json.dumps({key: model[key] for key in SIZES if key in model}))
+        return maker_of(sizes, type(self._algorithm).__name__)
 
     def save(self, folder: Path) -> None:
-        """Everything that resuming needs, replay buffer included."""
-        self._algorithm.save_to_path(str(folder.resolve()))
+        """What resuming needs but for the replay buffer, which RLlib leaves out; and seal it.
+
+        Of an iteration that was interrupted nothing is kept.
+        """
+        state = None if self._before is None else copy.deepcopy(self._before[0])
+        self._algorithm.save_to_path(str(folder.resolve()), state=state)
+        seal(folder, self._maker(), self.iterations_done)
 
     def restore(self, folder: Path) -> None:
         """Go on from what `save` wrote, with other draws and episodes than those behind it.
 
         Raises:
-            GpuYardError: `error`, there is nothing, or it is broken.
+            CheckpointError: it is not whole, or of another training.
+            GpuYardError: `error`, RLlib cannot read it.
         """
-        if not (folder / "rllib_checkpoint.json").is_file():
-            raise self.error(f"{folder}: {NO_CHECKPOINT}")
+        checked(folder, self._maker(), self.advice)
         try:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file
             raise self.error(f"resume={folder}: cannot be read ({error})") from error
+        self._before = None
         runner, config = cast(Any, self._algorithm.env_runner), self._algorithm.config
         assert config is not None
         update_global_seed_if_necessary("torch", stream_seed(config.seed, self.iterations_done))

@@ -1,5 +1,6 @@
 """Images and networks, the rule, its imitation, and double DQN: files, resuming, diverging."""
 
+import os
 import signal
 from dataclasses import replace
 
@@ -12,10 +13,12 @@ from gpuyard.launch.build import resolve
 from gpuyard.launch.own import composed_of
 from gpuyard.training.topdrl_training import COLUMNS, Meter
 from gpuyard.training.topdrl_training import Training as Run
+from marl.rllib.checkpoint import Maker, checked, seal
 from marl.rllib.trainer import PickerIteration
 from marl.topdrl import env
 from marl.topdrl import network as images
 from marl.topdrl.network import build_network, dueling, load_picker
+from marl.training.spec import CheckpointError
 from tests.marl.topdrl_worlds import env_of, network_of, observation_of, york_world
 from tests.marl.trainings import CONF, Training, curve, wait_for
 
@@ -133,8 +136,9 @@ def test_a_run_is_interrupted_and_goes_on(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     with TRAINING.begun(first, "picker.learner.steps=1000000") as running:
         wait_for(lambda: len(curve(first)) >= 4, running, 240)
-        running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=120) == 130, (tmp_path / "printed").read_text()
+        os.killpg(running.pid, signal.SIGTERM)  # as `timeout` does
+        assert running.wait(timeout=40) == 130, (tmp_path / "printed").read_text()
+    assert checked(first / "checkpoint", None).iteration == int(curve(first)[-1]["iteration"])
     done = int(curve(first)[-1]["steps"])
     assert done >= 300
     with (first / "learning_curve.csv").open("a") as file:  # killed later, before its checkpoint
@@ -173,17 +177,23 @@ def test_a_run_that_ended_learns_no_more(tmp_path, monkeypatch, steps, judged, m
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first / "checkpoint", first / "policy", second):
         folder.mkdir(parents=True)
+    (first / "checkpoint" / "state").write_text("whole")
+    seal(first / "checkpoint", Maker("DQN", {}, "2.60.0"), 2)
     rows = f"0,0,,,,0.4,1.0\n1,100,0,0,0,,2.0\n2,200,0,0,0,{judged},3.0\n"
     (first / "learning_curve.csv").write_text(",".join(COLUMNS) + "\n" + rows)
     words = [*TINY, f"picker.learner.steps={steps}", f"resume={first}"]
     with initialize_config_dir(str(CONF), version_base=None):
-        run = Run(resolve(composed_of("train_topdrl", words)), second)
+        config = resolve(composed_of("train_topdrl", words))
+    run = Run(config, second)
     monkeypatch.setattr(run, "validate", lambda _: 0.6)
     trainer = OneStepMore()
     run.adopt(first, 2)
     run.iterate(trainer, Meter(Progress(disable=True)))
     assert trainer.asked == more and len(curve(second)) == 3 + more
     assert (second / "checkpoint").is_dir()
+    (first / "checkpoint" / "state").write_text("who")
+    with pytest.raises(CheckpointError, match=r"checkpoint/state: has 3 bytes of 5: it was cut"):
+        Run(config, second)
 
 
 @pytest.mark.ray

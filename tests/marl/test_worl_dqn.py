@@ -1,6 +1,7 @@
 """The learned plan generator: what it sees, its environment, its files, and a short training."""
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,15 +19,16 @@ from gpuyard.launch.errors import heeding_ctrl_c
 from gpuyard.training import train
 from marl.env import plan_env
 from marl.env.plan_env import OfPlace, PlanEnv, PlanPolicyError, drawn_goal, new_scratch
+from marl.rllib.checkpoint import MANIFEST, checked
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
-from marl.training.spec import DqnSpec, TrainingError
+from marl.training.spec import CheckpointError, DqnSpec, TrainingError
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, optimistic_costs, schedule
 from sim.dag.problem import DagProblem
 from sim.dag.search import Meter, start_plans
 from sim.dag.whales import FORESIGHTS
 from tests.dag.plan_rules import check_plan
-from tests.marl.trainings import Training, shipped
+from tests.marl.trainings import Training, shipped, wait_for
 
 PROBLEMS = plan_env.TrainingProblems(
     tasks=20, gpus=[4, 20], mb_per_s=[5.0, 50.0], between_gbps=[0.5, 2.0], inside_gbps=100.0,
@@ -186,6 +188,46 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     second.close()
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_of_an_interrupted_iteration_nothing_is_kept_and_a_cut_checkpoint_is_named(tmp_path):
+    left = tmp_path / "left"  # episodes; a file, for Ray copies what it is given
+
+    def draw(rng: np.random.Generator) -> DagProblem:
+        if left.is_file():
+            left.write_text(left.read_text()[:-1])
+            if not left.read_text():
+                raise KeyboardInterrupt
+        return PROBLEMS(rng)
+
+    trainer, path = trainer_of(draw), tmp_path / "checkpoint"
+    for _ in range(2):
+        trainer.iterate()
+    whole = trainer.weights()
+    left.write_text("...")
+    with pytest.raises(KeyboardInterrupt):
+        trainer.iterate()
+    left.unlink()
+    assert trainer.iterations_done == 2
+    assert any(not torch.equal(whole[key], now) for key, now in trainer._current().items())
+    assert all(torch.equal(whole[key], kept) for key, kept in trainer.weights().items())
+    trainer.save(path)
+    trainer.close()
+    trainer = trainer_of(draw)
+    trainer.restore(path)
+    assert trainer.iterations_done == checked(path, None).iteration == 2
+    assert all(torch.equal(whole[key], now) for key, now in trainer._current().items())
+    assert trainer.iterate()[0] >= 300
+    state = path / "learner_group" / "learner" / "state.pkl"
+    state.write_bytes(state.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"state\.pkl: has .* cut off .*anew: fresh=true"):
+        trainer.restore(path)
+    (path / MANIFEST).unlink()  # as those of before were
+    with pytest.raises(CheckpointError, match=r"manifest\.json: is missing, .*anew: fresh=true"):
+        trainer.restore(path)
+    trainer.close()
+
+
 def test_a_resumed_stream_of_episodes_is_another_one():
     from marl.rllib.dqn import OwnStream
 
@@ -271,16 +313,24 @@ def test_an_interrupt_saves_what_was_trained(tmp_path, monkeypatch, every):
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_who_is_killed_goes_on_with_the_curve_of_the_checkpoint(tmp_path):
+def test_who_is_ended_goes_on_with_the_curve_of_the_checkpoint(tmp_path):
     tiny = (
         "dqn.iteration_steps=100", "dqn.start_steps=100", "problems.tasks=10", "checkpoint_every=1",
     )  # fmt: skip
     training = Training("train_worl.py", tiny)
-    assert training.run(tmp_path, "dqn.steps=100").returncode == 0
-    curve = tmp_path / "training.csv"
+    folder = tmp_path / "run"
+    curve = folder / "training.csv"
+    with training.begun(folder, "dqn.steps=1000000") as running:
+        wait_for(lambda: curve.is_file() and len(curve.read_text().splitlines()) > 2, running, 120)
+        os.killpg(running.pid, signal.SIGTERM)  # as `timeout` does
+        assert running.wait(timeout=40) == 130, (tmp_path / "printed").read_text()
+    assert "to go on: python " in (tmp_path / "printed").read_text()
     before = curve.read_text()
-    curve.write_text(before + "999,-1,0\n")  # killed before the checkpoint that belongs to it
-    ended = training.run(tmp_path, "dqn.steps=300")
+    done = before.splitlines()[1:]
+    assert checked(folder / "checkpoint", None).iteration == len(done)
+    curve.write_text(before + "999999,-1,0\n")  # killed before the checkpoint that belongs to it
+    most = int(done[-1].split(",")[0]) + 200
+    ended = training.run(folder, f"dqn.steps={most}")
     assert ended.returncode == 0, ended.stderr
     steps = [int(line.split(",")[0]) for line in curve.read_text().splitlines()[1:]]
-    assert curve.read_text().startswith(before) and 300 <= steps[-1] < 999
+    assert curve.read_text().startswith(before) and most <= steps[-1] < 999999
