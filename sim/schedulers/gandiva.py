@@ -189,13 +189,14 @@ class Gandiva:
 
     @property
     def name(self) -> str:
-        """`gandiva`, and what is switched off."""
+        """`gandiva`, and what is not as published."""
         parts = {
             "noslice": self.slice_s is None,
             "nopack": not self.packing,
             "nomove": self.migrate_every_s is None,
+            "byrack": self.by_rack,
         }
-        return "_".join([self.order_name, *(part for part, off in parts.items() if off)])
+        return "_".join([self.order_name, *(part for part, told in parts.items() if told)])
 
     def reset(self, seed: int) -> None:
         """Forget the queue's order, the claims on servers, and every trial."""

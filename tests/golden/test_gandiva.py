@@ -173,10 +173,10 @@ def test_short_turns_and_trials_are_legal_through_all_of_life(case: Case, knobs:
     Ledger(case, run, {})
 
 
-def test_names_show_what_is_off():
+def test_names_show_what_is_not_as_published():
     assert gandiva(packing=True, migrate_every_s=9.0).name == "gandiva"
     assert gandiva(slice_s=None, migrate_every_s=9.0).name == "gandiva_noslice_nopack"
-    assert gandiva(packing=True).name == "gandiva_nomove"
+    assert gandiva(packing=True, by_rack=True).name == "gandiva_nomove_byrack"
 
 
 @pytest.mark.parametrize(
