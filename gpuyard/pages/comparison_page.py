@@ -286,7 +286,7 @@ def _figure(sweep: Sweep, confidence: float) -> Figure | None:
         "showlegend": True,
     }
     drawn = "Lines" if found.words else "Bands"
-    note = "Lower is better." + f" {drawn}: {confidence:.0%} intervals." * spread
+    note = "Lower is better." + f" {drawn}: {100 * confidence:g}% intervals." * spread
     return Figure(f"Mean JCT over {found.key}", data, layout, note)
 
 

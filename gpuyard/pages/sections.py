@@ -348,7 +348,7 @@ def standings_figure(setting: Setting, *, confidence: float, opened: bool = True
         },
         "showlegend": True, "hovermode": "closest",
     }  # fmt: skip
-    note = f"Bars: {confidence:.0%} intervals." if spread else "One run each, so no intervals."
+    note = f"Bars: {100 * confidence:g}% intervals." if spread else "One run each, so no intervals."
     height_px = 110 + 26 * max(len(found), 3)
     return Figure(
         f"Mean JCT: {setting.title}", data, layout, note, height_px, opened=opened,

@@ -99,7 +99,7 @@ def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
     heads += [f"over {each}" for each in (rows[0].ratios if rows else ())]
     cells = groupby(rows, key=lambda row: row.cell)
     note = (
-        f"Mean JCT ± half width of the {confidence:.0%} t interval over windows. Over an arm: "
+        f"Mean JCT ± half width of the {100 * confidence:g}% t interval over windows. Over an arm: "
         f"geometric mean over paired windows of mean JCT over that of the same scheduler's other "
         f"arm; below 1 is faster."
     )

@@ -226,7 +226,8 @@ class Interval:
 
     def exp(self) -> "Interval":
         """Of a ratio, from that of its log."""
-        centre, low, high = (float(np.exp(each)) for each in self.numbers)
+        with np.errstate(over="ignore"):  # an end of few values, with much confidence: infinite
+            centre, low, high = (float(np.exp(each)) for each in self.numbers)
         return replace(self, centre=centre, low=low, high=high)
 
 

@@ -303,7 +303,7 @@ def league_note(
     """How to read the table; `chosen`: the reference is the best of these very runs."""
     best = ", the best of these very runs, which flatters it" if chosen else ""
     parts = [
-        f"Mean JCT ± half width of the {confidence:.0%} t interval over windows of jobs (a "
+        f"Mean JCT ± half width of the {100 * confidence:g}% t interval over windows of jobs (a "
         "window's value is its mean over the cells that play it), at least as wide as stretches of "
         f"time that windows share tell. JCT ratio: geometric mean over paired runs of mean JCT "
         f"over that of {reference}{best}; below 1 is faster. Decision: mean wall time of one, "

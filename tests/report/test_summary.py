@@ -184,6 +184,11 @@ def test_pairing_sees_a_ratio_that_the_windows_hide():
     assert 0.77 < interval.low < interval.high < 0.83
 
 
+def test_an_end_that_no_number_holds_is_infinite():
+    interval = mean_interval([-1.0, 1.0], 0.9999).exp()
+    assert (interval.centre, interval.low, interval.high) == (1.0, 0.0, np.inf)
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "confidence", "words"),
     [([1.0], [1.0, 2.0], 0.95, "equally many"), ([0.0], [1.0], 0.95, "above 0"),
