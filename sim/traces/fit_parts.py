@@ -151,7 +151,7 @@ def fit_recurrence(jobs: JobSample, rng: np.random.Generator) -> Recurrence | No
     lags = tuple(lag for lag in ALIKE_LAGS if 4 * lag <= len(jobs))
     sigma = _sigma(jobs)
     wanted = _wanted(jobs, lags, rng) / within(sigma, ALIKE_LN)
-    if not float(np.nanmean(wanted)) >= LEAST_EXCESS:
+    if np.isnan(wanted).all() or float(np.nanmean(wanted)) < LEAST_EXCESS:
         return None
     classes = jobs.num_gpus[rng.integers(len(jobs), size=min(len(jobs), MOST_JOBS))]
 

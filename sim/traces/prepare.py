@@ -231,10 +231,11 @@ class Preparation:
     def __post_init__(self) -> None:
         """Raise a TraceError, naming key, value and rule, where one is out of range."""
         check_count("max_gang", self.max_gang)
-        ranges = {key: getattr(self, key) for key in ("min_duration_s", "max_duration_s",
-                  "measured_start_frac", "measured_end_frac")}  # fmt: skip
+        ranges = {key: getattr(self, key) for key in ("min_duration_s", "measured_start_frac",
+                  "measured_end_frac")}  # fmt: skip
         check_numbers("workload", "null, or 0 or more", TraceError, **ranges)
-        check_numbers("workload", "null, or above 0", TraceError, load=self.load)
+        check_numbers("workload", "null, or above 0", TraceError, load=self.load,
+                      max_duration_s=self.max_duration_s)  # fmt: skip
         low = 0.0 if self.min_duration_s is None else self.min_duration_s
         high = np.inf if self.max_duration_s is None else self.max_duration_s
         if low > high:

@@ -178,7 +178,7 @@ def test_home_partitions_follow_the_skew() -> None:
         (["load=high"], r"workload\.load is 'high'"),
         (["load=0"], r"workload\.load is 0; .*above 0"),
         (["min_duration_s=9", "max_duration_s=5"], "the first must not be larger"),
-        (["max_duration_s=-1"], r"workload\.max_duration_s is -1"),
+        (["max_duration_s=0"], r"workload\.max_duration_s is 0; it must be null, or above 0"),
         (["measured_start_frac=0.9"], "measured from share 0.9 to 0.85"),
         (["window_measured_frac=[0.5]"], "needs two shares"),
         (["+window.strat_s=3"], r"window\.strat_s is not a key; did you mean 'start_s'"),
