@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from gpuyard.launch.build import check_count, check_texts, resolve
+from gpuyard.launch.build import check_count, check_texts, resolve, section
 from gpuyard.launch.errors import ConfigError, explain, instead, nearest
 from gpuyard.launch.own import composed_of
 from sim.errors import override
@@ -32,18 +32,30 @@ class Contender:
     words: str = ""  # overrides that make it in any program; none for learned policies
 
 
-def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
+def entries_of(config: Mapping[str, Any]) -> list[Any]:
+    """The entries of the line-up, not looked at yet.
+
+    Raises:
+        ConfigError: there is no list of them.
+    """
+    entries = section(config, "lineup.entries")
+    if not isinstance(entries, list):
+        raise ConfigError(f"lineup.entries is {entries!r}; it must be a list, each with a role")
+    return entries
+
+
+def lineup_of(config: Mapping[str, Any], at: str = "lineup.entries") -> list[Contender]:
     """Compose every entry; learned policies come first. Must be called inside a Hydra program.
 
     An override with several values (`sharing=off,selective`) stands for one scheduler each, as in
     a sweep.
 
     Raises:
-        ConfigError: naming the entry and what is wrong with it.
+        ConfigError: naming the entry, which stands in `at`, and what is wrong with it.
     """
     found = _learned(config)
-    for number, entry in enumerate(config["lineup"]["entries"]):
-        place = f"lineup.entries[{number}]"
+    for number, entry in enumerate(entries_of(config)):
+        place = f"{at}[{number}]"
         _check(place, entry)
         try:
             combinations = sweeps(entry["overrides"])
@@ -75,12 +87,13 @@ def plain_entry(entry: Any) -> Any:
 
 def without_limits(config: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
     """How many windows entries play at most, by their place, and the line-up without `LIMITS`."""
-    entries = config["lineup"]["entries"]
-    limits = {
-        f"lineup.entries[{number}]": entry["windows"]
-        for number, entry in enumerate(entries)
-        if isinstance(entry, Mapping) and type(entry.get("windows")) is int
-    }
+    entries = entries_of(config)
+    limits: dict[str, int] = {}
+    for number, entry in enumerate(entries):
+        if isinstance(entry, Mapping) and entry.get("windows") is not None:
+            place = f"lineup.entries[{number}]"
+            check_count(f"{place}.windows", entry["windows"])
+            limits[place] = entry["windows"]
     plain = [plain_entry(entry) for entry in entries]
     return limits, {**config, "lineup": {**config["lineup"], "entries": plain}}
 
@@ -126,6 +139,9 @@ def _check(place: str, entry: Any) -> None:
     for key in ("role", "overrides"):
         if key not in entry:
             raise ConfigError(f"{place}: has no {key}; add {key}: to the entry")
+    for key, rule in {"role": str, "name": str | None}.items():
+        if not isinstance(entry.get(key), rule):
+            raise ConfigError(f"{place}.{key} is {entry.get(key)!r}; it must be a text")
     check_texts(f"{place}.overrides", entry["overrides"], "like [scheduler=sjf]")
     check_count(f"{place}.agents", entry.get("agents"), null=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpuyard.evaluation.lineup import sweeps
+from gpuyard.evaluation.lineup import entries_of, sweeps
 from gpuyard.evaluation.task import assumed_of
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
@@ -113,7 +113,7 @@ def _planned(launch: Launch) -> list[Planned]:
 def _spread(cell: Cell) -> Cell:
     """The cell with one entry a setting instead of values with commas."""
     entries: list[dict[str, object]] = []
-    for number, entry in enumerate(cell.config["lineup"]["entries"]):
+    for number, entry in enumerate(entries_of(cell.config)):
         name, words = entry.get("name"), entry["overrides"]
         if not name:
             raise ConfigError(f"lineup.entries[{number}] has no name; tuning needs one for it")

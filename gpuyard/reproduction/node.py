@@ -74,9 +74,11 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
     found: list[CellSpec] = []
     for number, cell in enumerate(cells):
         found += _cells(f"{place}: reproduce.cells[{number}]", cell, first=len(found))
+    paper = [] if node.get("paper") is None else node["paper"]
+    if not isinstance(paper, list):
+        raise ConfigError(f"{place}: reproduce.paper is {paper!r}; it must be a list of claims")
     claims = [
-        _claim(f"{place}: reproduce.paper[{number}]", claim)
-        for number, claim in enumerate(node.get("paper") or [])
+        _claim(f"{place}: reproduce.paper[{number}]", claim) for number, claim in enumerate(paper)
     ]
     arms = node.get("arms")
     if arms is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from gpuyard.evaluation.lineup import Contender, lineup_of, plain_entry
+from gpuyard.evaluation.lineup import Contender, entries_of, lineup_of, plain_entry
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
@@ -58,7 +58,7 @@ def entrants_of(config: Mapping[str, Any], *, missing: str) -> list[Entrant]:
     """
     if missing not in MISSING:
         raise ConfigError(f"missing is {missing!r}; it must be {' or '.join(MISSING)}")
-    entries = config["lineup"]["entries"]
+    entries = entries_of(config)
     absent = {number: words for number, entry in enumerate(entries) if (words := _absent(entry))}
     if absent and missing == "error":
         lines = [f"lineup.entries[{number}] {words}" for number, words in absent.items()]
@@ -326,7 +326,7 @@ def policies_of(
 def with_policies(cell: Cell, folders: Mapping[str, str], key: str) -> Cell:
     """The cell in which every entry that is called like a policy gets its folder as `key`."""
     entries = []
-    for entry in cell.config["lineup"]["entries"]:
+    for entry in entries_of(cell.config):
         folder = folders.get(str(entry.get("name")))
         words = [] if folder is None else [override(key, folder)]
         entries.append({**entry, "overrides": [*entry["overrides"], *words]})

@@ -46,7 +46,7 @@ def check_logger(name: object) -> None:
     Raises:
         ConfigError: with the loggers, or with the command that installs it.
     """
-    if name not in PACKAGES:
+    if name not in [*PACKAGES]:  # which a list can be asked of, too
         raise ConfigError(f"logger is {name!r}; {instead(name, PACKAGES)}")
     if importlib.util.find_spec(PACKAGES[str(name)]) is None:
         raise ConfigError(f"logger={name} needs a package: pip install {PACKAGES[str(name)]}")
@@ -259,9 +259,11 @@ def rivals_of(config: Mapping[str, Any]) -> list[Contender]:
     """
     if not config["rivals"] or not GlobalHydra.instance().is_initialized():
         return []
+    if not isinstance(config["rivals"], list):
+        raise ConfigError(f"rivals is {config['rivals']!r}; it must be a list of lists of words")
     entries = [{"role": "composite", "overrides": words} for words in config["rivals"]]
     line_up = {"lineup": {"entries": entries}, "checkpoint": None}
-    return lineup_of({**line_up, "agent_counts": None})
+    return lineup_of({**line_up, "agent_counts": None}, at="rivals")
 
 
 def best_rival(config: Mapping[str, Any], rivals: Sequence[Contender]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class SearchSpec:
 
 def _check(place: str, entry: object) -> None:
     """Raise SearchError if an entry of the space is not complete."""
-    if not isinstance(entry, Mapping) or "key" not in entry or entry.get("type") not in TYPES:
+    if not isinstance(entry, Mapping) or "key" not in entry or entry.get("type") not in [*TYPES]:
         raise SearchError(
             f"{place} is {entry!r}; it must have a key and a type, one of {', '.join(TYPES)}"
         )
@@ -73,7 +74,7 @@ def _check(place: str, entry: object) -> None:
     if "low" in needed:
         low, high = entry["low"], entry["high"]
         numbers = isinstance(low, int | float) and isinstance(high, int | float)
-        if not (numbers and low < high and (low > 0 or entry["type"] != "loguniform")):
+        if not (numbers and low < high < inf and (low > 0 or entry["type"] != "loguniform")):
             raise SearchError(f"{place}: low is {low!r}, high {high!r}; low must be smaller, of a "
                               "loguniform positive")  # fmt: skip
     elif not isinstance(entry["values"], list) or not entry["values"]:

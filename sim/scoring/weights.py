@@ -213,6 +213,8 @@ def score_weights_of(given: Mapping[str, object], place: str) -> ScoreWeights:
     Raises:
         GpuYardError: as `weights_of` and `layer_from`.
     """
+    if not isinstance(given, Mapping):
+        raise GpuYardError(f"{place} is {given!r}; it must hold {', '.join(GROUPS)}")
     start, forward = (weights_of(given, group, place) for group in GROUPS)
     layers = given.get(LAYERS) or {}
     if not isinstance(layers, Mapping):

@@ -3,6 +3,7 @@
 import csv
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -282,6 +283,8 @@ def spec(*space: object, **given: object) -> SearchSpec:
         ({"key": "seed", "type": "grid", "values": 3}, r"values is 3; it must be a list"),
         ({"key": "x", "type": "uniform", "low": 2, "high": 1}, "low is 2, high 1"),
         ({"key": "x", "type": "loguniform", "low": 0, "high": 1}, "loguniform positive"),
+        ({"key": "x", "type": "uniform", "low": 0, "high": math.inf}, "low is 0, high inf"),
+        ({"key": "x", "type": ["grid"], "values": [1]}, "one of grid, choice"),
     ],
 )
 def test_a_space_that_cannot_be_searched_is_told(entry: dict, told: str):

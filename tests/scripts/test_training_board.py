@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hydra import initialize_config_dir
 from tensorboardX.proto.event_pb2 import Event
 
+from gpuyard.launch.errors import CONF
 from gpuyard.training import board as training_board
 
 BOARD = "tensorboard"
@@ -60,9 +62,26 @@ def test_a_logger_that_cannot_be_is_told_at_the_start(monkeypatch):
     training_board.check_logger("tensorboard")
     with pytest.raises(training_board.ConfigError, match="did you mean tensorboard"):
         training_board.check_logger("tensorbord")
+    with pytest.raises(training_board.ConfigError, match=r"logger is \['csv'\]; did you mean csv"):
+        training_board.check_logger(["csv"])
     monkeypatch.setitem(training_board.PACKAGES, "wandb", "no_such_package_here")
     with pytest.raises(training_board.ConfigError, match="pip install no_such_package_here"):
         training_board.check_logger("wandb")
+
+
+@pytest.mark.parametrize(
+    ("rivals", "told"),
+    [
+        ("scheduler=sjf", r"rivals is 'scheduler=sjf'; it must be a list of lists of words"),
+        ([3], r"rivals\[0\]\.overrides is 3; it must be a list like \[scheduler=sjf\]"),
+    ],
+)
+def test_rivals_that_are_no_lists_are_told_by_their_key(rivals, told):
+    with (
+        initialize_config_dir(str(CONF), version_base=None),
+        pytest.raises(training_board.ConfigError, match=told),
+    ):
+        training_board.rivals_of({"rivals": rivals})
 
 
 def test_a_service_that_refuses_is_one_line(tmp_path: Path, monkeypatch):

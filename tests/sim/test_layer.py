@@ -151,6 +151,11 @@ def test_a_layer_that_does_not_fit_is_refused_by_the_name_of_its_file(part, valu
         score_weights_of(spoilt(part, value), "mine.yaml")
 
 
+def test_weights_that_are_no_section_are_refused():
+    with pytest.raises(GpuYardError, match=r"policy\.prior is None; it must hold start, forward"):
+        score_weights_of(None, "policy.prior")
+
+
 def test_a_file_of_before_a_feature_was_there_scores_as_it_did():
     layer, rng = drawn(4, STARTS), np.random.default_rng(1)
     told = ScoreWeights(rng.normal(size=STARTS), np.zeros(FORWARDS), start_layer=layer).as_mapping()
