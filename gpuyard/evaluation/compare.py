@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from gpuyard.evaluation.again import Again, Seen, best_two, run_recorded, seen_again
 from gpuyard.evaluation.assumed import DURATIONS_UNKNOWN
 from gpuyard.launch.build import check_confidence, check_flags
-from gpuyard.launch.errors import CONF
+from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
@@ -359,11 +359,14 @@ def main(cfg: DictConfig) -> None:
     check_confidence(launch.config)
     check_flags(launch.config, "page")
     sweep = launch.config["sweep"]
+    if sweep in ([], ""):
+        raise ConfigError(f"sweep is {sweep!r}; name a folder at least")
     folders = [Path(str(name)) for name in (sweep if isinstance(sweep, list) else [sweep])]
     results = gather(folders, leave_out=launch.folder)
     rows = [row for result in results for row in result.rows]
     known = {row.labels.scheduler for row in rows}
-    ours = launch.config["ours"] or (OURS if OURS in known else None)
+    ours = launch.config["ours"]
+    ours = OURS if ours is None and OURS in known else ours
     confidence = launch.config["confidence"]
     assumed = all_assumed(result.assumed for result in results)
     launch.begin(RESULT_FILES)

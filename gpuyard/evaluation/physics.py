@@ -8,11 +8,11 @@ from typing import Any
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import build, check_reference_gpu, section
+from gpuyard.launch.build import build, section
 from gpuyard.launch.errors import ConfigError
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
-from sim.physics.gpu_table import MoreTypes, gpu_table, more_types, watts_of
+from sim.physics.gpu_table import GpuTable, MoreTypes, gpu_table, more_types, plain_name, watts_of
 from sim.physics.mix_table import PairTable
 from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
@@ -32,7 +32,7 @@ def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, 
     gpus = gpu_table(config.get("gpus") or {})
     asked = config["reference_gpu"]
     reference = topology.gpu_types[0] if asked in (None, ASKED) else str(asked)
-    check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
+    _check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
     more = more_types(
         base,
         (*topology.gpu_types, reference),
@@ -52,6 +52,20 @@ def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, 
         watts=watts_of(gpus, topology.gpu_types),
     )
     return physics, more
+
+
+def _check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> None:
+    """Refuse a reference GPU type that is no type of the cluster, the profiles or `conf/gpu_table`.
+
+    Raises:
+        ConfigError: naming the first two.
+    """
+    if name not in known and plain_name(name) not in table:
+        raise ConfigError(
+            f"reference_gpu is {name!r}, for which there are no profiles; use one of "
+            f"{', '.join(dict.fromkeys(known))}, or describe it with "
+            f"+gpus.{plain_name(name)}.like=v100 +gpus.{plain_name(name)}.speed=2"
+        )
 
 
 WITHOUT_MODEL = ("none", "oracle")  # nothing is told, or the physics itself

@@ -1,13 +1,13 @@
 """From OmegaConf to plain values, their rules, and objects: the only place where they meet."""
 
-import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from gpuyard.launch.errors import ConfigError, instead, nearest
 from gpuyard.launch.targets import message_of, with_new_names
 from sim.errors import GpuYardError
-from sim.physics.gpu_table import GpuTable, plain_name
 
+T = TypeVar("T")
 MAPPINGS = (dict, Mapping)
 CONTAINERS = (list, Sequence, *MAPPINGS)
 PLAIN = {
@@ -29,7 +29,7 @@ def misfit(value: object, annotation: Any) -> str | None:
     """What the parameter asks for, if `value` is not that; None if it fits or cannot be judged.
 
     Only numbers, texts, paths, truth values, lists, mappings and unions of these are judged, and
-    numbers and null where an object is asked for; a whole number is also a number.
+    what is no object where one is asked for; a whole number is also a number.
     """
     kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
     asked = [_asked(kind, value) for kind in kinds]
@@ -44,15 +44,15 @@ def whole(value: object) -> str:
 
 
 def _asked(kind: Any, value: object) -> str | None:
-    if kind in {inspect.Parameter.empty, Any, object}:  # no hint, or one that takes anything
+    if kind in {Parameter.empty, Any, object}:  # no hint, or one that takes anything
         return None
     if kind is NoneType:
         return "null"
     if get_origin(kind) in CONTAINERS:
-        of_numbers = " of numbers" if _holds_numbers(kind) else ""
-        return "a mapping" if get_origin(kind) in MAPPINGS else f"a list{of_numbers}"
-    number = value is None or isinstance(value, int | float)
-    if number and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
+        of_what = f" of {_items_of(kind)[0]}".removesuffix(" of ")
+        return "a mapping" if get_origin(kind) in MAPPINGS else f"a list{of_what}"
+    plain = isinstance(value, NoneType | int | float | str | list | dict)
+    if plain and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
         return "a section with a _target_, or a choice of its group"
     return PLAIN.get(kind)
 
@@ -63,9 +63,7 @@ def _fits(value: object, kind: Any) -> bool:
     if get_origin(kind) in MAPPINGS:
         return isinstance(value, Mapping)
     if get_origin(kind) in CONTAINERS:
-        return isinstance(value, list | tuple) and (
-            not _holds_numbers(kind) or all(_fits(each, float) for each in value)
-        )
+        return isinstance(value, list | tuple) and all(map(_items_of(kind)[1], value))
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is Path:
@@ -73,11 +71,16 @@ def _fits(value: object, kind: Any) -> bool:
     return type(value) is kind
 
 
-def _holds_numbers(kind: Any) -> bool:
-    return get_args(kind) in {(int,), (float,)}
+def _items_of(kind: Any) -> tuple[str, Callable[[object], bool]]:
+    """What a list is to hold, and whether something is that; a name may be a number, as `17`."""
+    if get_args(kind) in {(int,), (float,)}:
+        return "numbers", lambda each: _fits(each, float)
+    if get_args(kind) == (str,):
+        return "texts", lambda each: isinstance(each, str) or _fits(each, float)
+    return "", lambda _: True
 
 
-NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def resolve(cfg: DictConfig) -> dict[str, Any]:
@@ -152,6 +155,22 @@ def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
     return bound()
 
 
+def build_as(made: Callable[..., T], config: Mapping[str, Any], key: str, **objects: Any) -> T:
+    """What `made` makes of section `key`, which has no `_target_`, and `objects`.
+
+    Raises:
+        ConfigError: naming section or key, as `build` does.
+    """
+    values = section(config, key)
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"{key} is {values!r}; it must hold {', '.join(signature(made).parameters)}"
+        )
+    bound = partial(made, **values, **objects)
+    _check_arguments(key, bound)
+    return bound()
+
+
 def _check_inside(key: str, values: Any) -> None:
     """Check the sections inside as `build` does its own: Hydra would tell of them in its words."""
     inside: dict[str, Any] = {}
@@ -177,7 +196,7 @@ def _is_section(value: object) -> bool:
 def _check_arguments(key: str, made: "partial[Any]") -> None:
     """Raise ConfigError if the target's parameters and the given keys do not fit."""
     try:
-        parameters = inspect.signature(made.func).parameters
+        parameters = signature(made.func).parameters
     except ValueError:  # a built-in that does not tell its parameters
         return
     given = made.keywords
@@ -300,15 +319,20 @@ def check_choice(config: Mapping[str, Any], key: str, known: tuple[str, ...]) ->
         raise ConfigError(f"{key} is {value!r}; it must be {' or '.join(known)}")
 
 
+LEAST_SURE = 0.0001  # nearer to 0 or 1 an interval has no width, or no end
+
+
 def check_confidence(config: Mapping[str, Any]) -> None:
-    """Refuse a confidence that is no share between 0 and 1.
+    """Refuse a confidence, or a level of significance, that is no share, or of which nothing comes.
 
     Raises:
         ConfigError: naming key and value.
     """
-    value = config["confidence"]
-    if not (isinstance(value, float) and 0.0 < value < 1.0):
-        raise ConfigError(f"confidence is {value!r}; it must lie between 0 and 1, like 0.95")
+    for key, like in {"confidence": 0.95, "level": 0.05}.items():
+        value = config.get(key, like)
+        if not (isinstance(value, float) and LEAST_SURE <= value <= 1.0 - LEAST_SURE):
+            rule = f"lie from {LEAST_SURE} to {1.0 - LEAST_SURE}, like {like}"
+            raise ConfigError(f"{key} is {value!r}; it must {rule}")
 
 
 def check_flags(config: Mapping[str, Any], *keys: str) -> None:
@@ -347,20 +371,6 @@ def check_checkpoint(config: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
             "add scheduler=marl"
-        )
-
-
-def check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> None:
-    """Refuse a reference GPU type that is no type of the cluster, the profiles or `conf/gpu_table`.
-
-    Raises:
-        ConfigError: naming the first two.
-    """
-    if name not in known and plain_name(name) not in table:
-        raise ConfigError(
-            f"reference_gpu is {name!r}, for which there are no profiles; use one of "
-            f"{', '.join(dict.fromkeys(known))}, or describe it with "
-            f"+gpus.{plain_name(name)}.like=v100 +gpus.{plain_name(name)}.speed=2"
         )
 
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep
+from hydra.core.override_parser.types import ChoiceSweep, QuotedString
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, InterpolationKeyError, OmegaConfBaseException
@@ -59,7 +59,8 @@ def explain(error: BaseException) -> str:
             lines.append(NEEDED[culprit.full_key])
         elif isinstance(culprit, InterpolationKeyError):
             group = culprit.full_key.partition(".")[0]
-            lines.append(f"this choice of {group} reads a key that the program does not have")
+            why = f"this choice of {group} reads a key that the program does not have"
+            lines.append("the folder's name has ${; rename it" if group == "hydra" else why)
         else:
             lines += _instead_of(culprit.full_key, _keys_around(culprit))
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
@@ -69,8 +70,10 @@ def explain(error: BaseException) -> str:
     return "\n  ".join(lines + _whose_experiment(lines))
 
 
-def worker_ended(error: BrokenExecutor) -> str:
-    """Why work that was shared out to processes could not go on."""
+def memory_ended(error: BrokenExecutor | MemoryError) -> str:
+    """Why work, that was shared out to processes or not, could not go on."""
+    if isinstance(error, MemoryError):
+        return f"memory does not suffice: {error or 'none is left'}; ask for less, like fewer jobs"
     codes = re.search(r"\{.+\}", str(error))  # like {SIGKILL(-9)}
     return (
         f"a worker process ended{f' with {codes[0]}' if codes else ''}; the system kills one where "
@@ -190,7 +193,7 @@ def _referred_to(config: DictConfig, key: str) -> bool:
 
 
 def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str]]) -> None:
-    """Refuse `group=null` and `group=3`: a group is a choice among files.
+    """Refuse `group=null`, `group=3` and `group=[3]`: a group is a choice among files.
 
     Args:
         overrides: of the command line.
@@ -202,8 +205,9 @@ def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         group = override.key_or_group
         value = override.value()
-        values = value.list if isinstance(value, ChoiceSweep) else [value]
-        named = all(each is not None and not isinstance(each, int | float) for each in values)
+        several = value.list if isinstance(value, ChoiceSweep) else value
+        values = several if isinstance(several, list) else [several]
+        named = values and all(isinstance(each, str | QuotedString | dict) for each in values)
         if not override.is_delete() and not named:
             known = [name for name in options(group) if not name.startswith("_")]
             if known:

@@ -27,14 +27,17 @@ def folder_started_in() -> Path:
     """The working directory.
 
     Raises:
-        ConfigError: it has been removed since.
+        ConfigError: it has been removed since, or has a name that Hydra does not leave alone.
     """
     try:
-        return Path.cwd()
+        here = Path.cwd()
     except FileNotFoundError:
         raise ConfigError(
             "the folder you are in has been removed; cd to one that is there"
         ) from None
+    if "${" in str(here):
+        raise ConfigError(f"{here}: Hydra looks for a key where a path has ${{; rename the folder")
+    return here
 
 
 def own_folders(here: Path) -> list[Path]:

@@ -45,10 +45,10 @@ from gpuyard.launch.errors import (
     explain,
     heed_ctrl_c,
     heeding_ctrl_c,
+    memory_ended,
     refuse_no_choice,
     refuse_reproduction,
     refuse_unread_additions,
-    worker_ended,
 )
 from gpuyard.launch.own import (
     SEARCH_KEY,
@@ -380,8 +380,8 @@ def _message(error: Exception) -> str | None:
         why = os.strerror(error.errno) if error.errno else error.strerror
         told = f"{error.filename or f'{last}what is printed to'}: {why}"
         return "\n".join(filter(None, [told, _how_on() if error.errno == ENOSPC else None]))
-    if isinstance(error, BrokenExecutor):
-        return "\n".join(filter(None, [worker_ended(error), _how_on()]))
+    if isinstance(error, BrokenExecutor | MemoryError):
+        return "\n".join(filter(None, [memory_ended(error), _how_on()]))
     if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):
         return f"{error}; leave one of them out"  # Hydra's own
     return fault_of_own(error)

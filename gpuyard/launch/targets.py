@@ -171,7 +171,7 @@ def fault_of_own(error: BaseException) -> str | None:
         frames.pop()
     ours = [at for at, each in enumerate(frames) if _lies_in(each.filename, ROOMS)]
     last = max(ours, default=-1)
-    made = [each for each in frames[last + 1 :] if not each.filename.startswith("<")]
+    made = [each for each in frames[last + 1 :] if Path(each.filename).is_absolute()]  # no Cython
     python = Path(os.__file__).parent  # what Python raises is the fault of who called it
     own = [each for each in made if not _lies_in(each.filename, (*LIBRARIES, python))]
     if last < 0 or not own or Path(frames[last].filename).parent == Path(__file__).parent:

@@ -10,7 +10,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, Rules, check_plain
+from gpuyard.launch.build import SEED, Rules, check_plain, check_texts
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
@@ -138,13 +138,15 @@ def main(cfg: DictConfig) -> None:
 
 def _campaign(config: dict[str, Any], device: Device) -> Campaign:
     chosen = config[device.form]
-    for key in ("profiles", "mixes"):
-        if not isinstance(chosen[key], list):
-            raise ConfigError(f"{device.form}.{key} is {chosen[key]!r}; it must be a list")
+    check_texts(f"{device.form}.profiles", chosen["profiles"], "of MODEL/BATCH, like [mlp/32]",
+                empty=False)  # fmt: skip
     if chosen["pairs"] != "all" and not isinstance(chosen["pairs"], list):
         raise ConfigError(f"{device.form}.pairs is {chosen['pairs']!r}; use all or a list of pairs")
-    if not chosen["profiles"]:
-        raise ConfigError(f"{device.form}.profiles is empty; name one at least, like mlp/32")
+    for key in ("mixes", *(["pairs"] if chosen["pairs"] != "all" else [])):
+        if not isinstance(chosen[key], list):
+            raise ConfigError(f"{device.form}.{key} is {chosen[key]!r}; it must be a list")
+        for at, each in enumerate(chosen[key]):
+            check_texts(f"{device.form}.{key}[{at}]", each, "of MODEL/BATCH, like [mlp/32, cnn/8]")
     groups = groups_to_measure(chosen["profiles"], chosen["pairs"], chosen["mixes"])
     keys = ("warmup_s", "measure_s", "least_steps", "patience_s")
     return Campaign(

@@ -88,11 +88,11 @@ def check_learns(config: Mapping[str, Any]) -> None:
     """
     check_choice(config, "learns", (SCORE, NETWORK))
     check_texts("hide", config["hide"], "of columns, like [prolongs]")
-    estimator = config["algo"].get("estimator")
-    if estimator not in ESTIMATORS:
+    if "estimator" not in config["algo"]:
         raise ConfigError(f"algo: `learn` takes {', '.join(ESTIMATORS)}, ppo `gpuyard train`")
+    check_choice(config, "algo.estimator", ESTIMATORS)
     if config["learns"] == SCORE:
-        if estimator != ES:
+        if (estimator := config["algo"]["estimator"]) != ES:
             raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")
         return
     check_plain(config, NETWORK_RULES)

@@ -16,7 +16,7 @@ from rich.progress import Progress, TaskID
 from torch import Tensor
 
 from gpuyard.evaluation.experiment import Experiment, experiment_of
-from gpuyard.launch.build import build, check_choice
+from gpuyard.launch.build import build, build_as, check_choice
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
 from marl.rllib.checkpoint import (
@@ -50,13 +50,13 @@ class JobPicker:
 
     def __init__(self, config: Mapping[str, Any], experiment: Experiment) -> None:
         """Read `picker`."""
-        picker = config["picker"]
         self.learner: DqnSpec = build(config, "picker.learner")
         self._experiment = experiment
-        self._observation = ObservationSpec(**picker["observation"])
-        self._network = on_cluster(NetworkSpec(**picker["network"]), experiment.world.topology)
-        self._reward = RewardSpec(**picker["reward"])
-        self._imitation = ImitationSpec(**picker["imitation"])
+        self._observation = build_as(ObservationSpec, config, "picker.observation")
+        network = build_as(NetworkSpec, config, "picker.network")
+        self._network = on_cluster(network, experiment.world.topology)
+        self._reward = build_as(RewardSpec, config, "picker.reward")
+        self._imitation = build_as(ImitationSpec, config, "picker.imitation")
 
     def _env(self) -> PickJobEnv:
         return PickJobEnv(
@@ -111,7 +111,7 @@ class GpuPicker:
         """Read `picker`."""
         self.learner: GpuPpoSpec = build(config, "picker.learner")
         self._experiment = experiment
-        spec = ProximitySpec(**config["picker"]["proximity"])
+        spec = build_as(ProximitySpec, config, "picker.proximity")
         self._spec = replace(spec, gpus=experiment.world.topology.num_gpus)
 
     def _env(self) -> PickGpuEnv:

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import SEED, Rules, check_flags, check_paths, check_plain, check_training
-from gpuyard.launch.errors import ConfigError, heed_ctrl_c
+from gpuyard.launch.build import (
+    SEED,
+    Rules,
+    build_as,
+    check_flags,
+    check_paths,
+    check_plain,
+    check_training,
+)
+from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.training.board import check_logger
 from marl.rllib.checkpoint import FOLDER as CHECKPOINT
@@ -93,10 +101,7 @@ def train_plans(cfg: DictConfig) -> None:
     problems = launch.build("problems")
     from marl.rllib.dqn import PlanDqnSpec
 
-    try:
-        spec = PlanDqnSpec(**config["dqn"])
-    except TypeError as error:  # a key is missing or unknown
-        raise ConfigError(f"dqn: {error}") from None
+    spec = build_as(PlanDqnSpec, config, "dqn")
     launch.begin()
     if config["fresh"]:
         for name in (CHECKPOINT, OLD, POLICY):

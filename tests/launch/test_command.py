@@ -16,7 +16,7 @@ import yaml
 import gpuyard
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.targets import MOVED, new_name, with_new_names
+from gpuyard.launch.targets import MOVED, fault_of_own, new_name, with_new_names
 from sim.errors import GpuYardError
 from sim.placers.by_room import BestFit, FirstFit
 from sim.run import Kind, Run
@@ -174,6 +174,14 @@ def test_containers_are_plain_and_a_partial_stays_one():
 def test_missing_unknown_and_absent_are_told_apart(key: str, given: dict[str, int], told: str):
     with pytest.raises(ConfigError, match=re.escape(told)):
         build(CONFIG, key, **given)
+
+
+def test_a_fault_in_compiled_code_that_has_no_file_is_no_line_of_the_users():
+    at = str(ROOT / "sim" / "made.py")
+    exec(compile("def draw(rng):\n    rng.poisson(-1.0)", at, "exec"), made := {})
+    with pytest.raises(ValueError) as raised:
+        made["draw"](np.random.default_rng(0))
+    assert fault_of_own(raised.value) is None
 
 
 def test_the_default_of_a_parameter_may_be_said_whatever_its_hint():

@@ -381,3 +381,9 @@ def test_a_target_that_makes_no_scheduler():
         GpuYardError, match=r"builtins.dict has no method `decide`; add decide\(sel"
     ):
         composition_of({"scheduler": {"_target_": "builtins.dict"}}, 1)
+
+
+def test_a_working_folder_whose_name_reads_like_a_key_is_told(tmp_path: Path):
+    (folder := tmp_path / "a ${x}").mkdir()
+    done = run_program(["-m", "gpuyard", "simulate"], cwd=folder)
+    assert f"error: {folder}: Hydra looks for a key where a path has ${{; rename" in done.stderr

@@ -1,6 +1,7 @@
 """Images and networks, the rule, its imitation, and double DQN: files, resuming, diverging."""
 
 import os
+import re
 import signal
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from hydra import initialize_config_dir
 from rich.progress import Progress
 
 from gpuyard.launch.build import resolve
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.training.topdrl_training import COLUMNS, Meter
 from gpuyard.training.topdrl_training import Training as Run
@@ -205,6 +207,21 @@ def test_divergence_ends_with_advice(tmp_path):
     assert ended.returncode == 1
     assert "lower learning_rate or grad_clip" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("picker.observation=null", "picker.observation is None; it must hold slots, oldest_slots"),
+        ("picker.imitation=null", "picker.imitation is None; it must hold episodes, epochs"),
+        ("picker.network.hidden=many", "picker.network.hidden is 'many'; it must be a whole numb"),
+    ],
+)
+def test_a_section_that_is_none_is_told_by_its_key(tmp_path, word, message):
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = resolve(composed_of("train_topdrl", [*TINY, word]))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Run(config, tmp_path)
 
 
 def test_a_resume_from_nowhere_is_refused(tmp_path):
