@@ -315,7 +315,7 @@ def _check(config: Mapping[str, Any]) -> None:
     check_confidence(config)
     known_of(config)
     check_plain(config, {"blocks": (True, FEWEST_BLOCKS), "slow_jobs": (True, 0)})
-    if config["aim"] not in AIMS:
+    if config["aim"] not in [*AIMS]:
         raise ConfigError(f"aim is {config['aim']!r}; {instead(config['aim'], AIMS)}")
     check_count("large_gang", config["large_gang"], null=True)
     check_flags(config, "leave_out")

@@ -324,9 +324,14 @@ def known_of(config: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: a key of `knows` is unknown, or the oracle is missing.
     """
     knows = config["knows"]
+    if not isinstance(knows, Mapping):
+        raise ConfigError(f"knows is {knows!r}; it must hold {', '.join(KNOWS)}")
     for name in knows:
         if name not in KNOWS:
             raise ConfigError(f"knows.{name}: no such key; {instead(name, KNOWS)}")
+        if not isinstance(knows[name], Mapping | None):
+            fix = f"choose one, like estimator@knows.{name}=group_median, or leave it out"
+            raise ConfigError(f"knows.{name} is {knows[name]!r}, no estimator; {fix}")
     if knows.get("oracle") is None:
         raise ConfigError("knows.oracle is missing; its rows are the bound of all others")
     return {name: knows[name] for name in KNOWS if knows.get(name) is not None}

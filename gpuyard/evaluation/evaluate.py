@@ -58,7 +58,7 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_confidence(config)
-    check_flags(config, "page")
+    check_flags(config, "page", "rivals")
     warn_of_idle_words(config, launch.record.overrides)
     tasks = _tasks(config)
     ours = ours_of(tasks, config["ours"])

@@ -183,7 +183,7 @@ def check_outputs(config: Mapping[str, Any]) -> None:
     if not isinstance(figures, list):
         raise ConfigError(f"figures is {figures!r}; it must be a list, like figures=[gantt]")
     for name in figures:
-        if name not in FIGURES:
+        if name not in [*FIGURES]:
             raise ConfigError(f"figures has {name!r}; {instead(name, FIGURES)}")
     check_seconds(config, "figure_at_s")
     if config["figure_at_s"] is not None and "heatmap" not in figures:

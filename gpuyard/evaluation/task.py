@@ -21,7 +21,7 @@ from gpuyard.evaluation.experiment import (
 )
 from gpuyard.evaluation.jobs import warm_up
 from gpuyard.evaluation.lineup import Contender
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.errors import GpuYardError
 from sim.files import ComparisonRow, Labels
@@ -33,6 +33,7 @@ from sim.report.summary import summarise
 from sim.report.timeline import Timeline, timeline_of
 from sim.run import Run
 from sim.simulator import Simulator, simulate
+from sim.traces.streams import PARTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,7 +183,7 @@ def ours_of(tasks: Sequence[Task], wanted: str | None) -> str | None:
     """
     one_each = {(task.setting, task.contender): task for task in tasks}
     roles = {task_labels(task).scheduler: task.contender.role for task in one_each.values()}
-    if wanted is not None and wanted not in roles:
+    if wanted is not None and wanted not in [*roles]:
         raise ConfigError(f"ours is {wanted!r}; the schedulers here are {', '.join(roles)}")
     return wanted or next((name for name, role in roles.items() if role == "ours"), None)
 
@@ -195,12 +196,19 @@ def _composed_alike(task: Task) -> str:
     return json.dumps([task.setting, parts], sort_keys=True)
 
 
+MOST_WINDOWS = 100_000  # a line-up's runs are listed before they are played
+
+
 def windows_played(asked: int, setting: str, part: str) -> int:
     """How many windows there are to play, at most `asked`; all contenders have the same.
 
     Raises:
-        GpuYardError: the part is too short, or the file cannot be read.
+        GpuYardError: the part is none or too short, or the file cannot be read.
     """
+    if part not in PARTS:
+        raise ConfigError(f"part is {part!r}; {instead(part, PARTS)}")
+    if asked > MOST_WINDOWS:
+        raise ConfigError(f"windows is {asked}; it must be at most {MOST_WINDOWS}")
     return opened(setting).played(part, asked)
 
 

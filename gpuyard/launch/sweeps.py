@@ -110,14 +110,18 @@ def run_program(words: Sequence[str]) -> int:
             raise
 
 
+MOST_PROCESSES = 10_000
+
+
 def processes_of(jobs: int, cores: int) -> int:
     """Number of processes for `jobs`, -1 for one a core.
 
     Raises:
-        ConfigError: `jobs` is no whole number, or 0.
+        ConfigError: `jobs` is no whole number, or 0, or more than a system can have.
     """
-    if type(jobs) is not int or jobs == 0:
-        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
+    if type(jobs) is not int or not 0 != jobs <= MOST_PROCESSES:
+        fix = f"use 1 to {MOST_PROCESSES}, or -1 for one process a core"
+        raise ConfigError(f"jobs is {jobs!r}; {fix}")
     return jobs if jobs > 0 else max(cores + 1 + jobs, 1)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from gpuyard.evaluation.lineup import entries_of
 from gpuyard.launch.build import build, check_training, resolve, yaml_text
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
@@ -139,7 +140,7 @@ def _planned(
     specs = [CellSpec(number[arm.name], arm.play, arm.name, None) for arm in arms]
     found = Reproduction(str(launch.config["reproduce"]["title"]), (), tuple(specs), None)
     cells = cells_of(found, words)
-    entries, whole = [*launch.config["lineup"]["entries"]], launch.config["reproduce"]["whole"]
+    entries, whole = [*entries_of(launch.config)], launch.config["reproduce"]["whole"]
     for each in trained:
         entries.append({
             "role": "ours" if each.arm == whole else "ablation",
@@ -212,7 +213,12 @@ def _by_seed(arm: SeedArm) -> str:
 
 
 def _text(arms: Sequence[SeedArm], whole: str, confidence: float) -> TableText:
-    headers = ("arm", "mean JCT [h]", f"over {whole} [{confidence:.0%} over windows]", "by seed")
+    headers = (
+        "arm",
+        "mean JCT [h]",
+        f"over {whole} [{100 * confidence:g}% over windows]",
+        "by seed",
+    )
     rows = []
     for each in arms:
         shown = ("", "") if each.arm == whole else (ratio_text(each.ratio), _by_seed(each))

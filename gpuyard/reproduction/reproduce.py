@@ -84,7 +84,7 @@ def reproduce(cfg: DictConfig) -> None:
     """Hand over to the experiment's own program, if it names one; else run its league."""
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
-    check_flags(launch.config, "page")
+    check_flags(launch.config, "page", "fresh")
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
     run = run_league if program is None else program

@@ -161,6 +161,7 @@ def fit_generator(cfg: DictConfig) -> None:
     check_plain(config, RULES)
     if is_generated(config, "workload"):
         raise ConfigError("workload has a spec: it is generated; fit one that is read from a file")
+    out = _file_of(config, launch.folder)
     jobs, clock = jobs_and_clock(config, "workload", part=config["part"], seed=config["seed"])
     spec = spec_of(config, jobs, clock)
     columns = config["workload"].get("columns", {})
@@ -172,12 +173,6 @@ def fit_generator(cfg: DictConfig) -> None:
     if even:
         log.warning("submissions are taken to be even by %s: the trace is too short to tell",
                     " and ".join(even))  # fmt: skip
-    if not re.fullmatch(r"[\w.-]+", str(config["name"])):
-        raise ConfigError(f"name is {config['name']!r}; it must be one word, like mine_like")
-    check_paths(config, "out")
-    out = Path(config["out"] or launch.folder / f"{config['name']}.yaml")
-    if out.suffix != ".yaml":
-        raise ConfigError(f"out is {out}; its name must end in .yaml")
     launch.begin()
     part = f", part {config['part']}" if config["part"] else ""
     heading = (
@@ -191,6 +186,18 @@ def fit_generator(cfg: DictConfig) -> None:
     write_atomically(out, text.encode())
     print(f"{len(jobs):,} jobs fitted; parameters written to {out}")
     print(f"use: put it into workload/ of your own folder (gpuyard.yaml); workload={out.stem}")
+
+
+def _file_of(config: Mapping[str, Any], folder: Path) -> Path:
+    """Where the parameters go; what could not be chosen as `workload=NAME` is no name."""
+    name = config["name"]
+    if not (isinstance(name, str) and re.fullmatch(r"[\w.-]+", name)):
+        raise ConfigError(f"name is {name!r}; it must be one word, like mine_like")
+    check_paths(config, "out")
+    out = Path(config["out"] or folder / f"{name}.yaml")
+    if out.suffix != ".yaml":
+        raise ConfigError(f"out is {out}; its name must end in .yaml")
+    return out
 
 
 def spec_of(config: Mapping[str, Any], jobs: JobTable, clock: datetime | None) -> WorkloadSpec:

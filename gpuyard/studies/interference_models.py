@@ -110,10 +110,12 @@ def _choice(config: dict[str, Any], *, given: bool) -> Choice:
     )
 
 
-def _names(key: str, value: Any) -> list[str] | None:
+def _names(key: str, value: Any, *, empty: bool = False) -> list[str] | None:
     """A list of texts, or None."""
     if value is not None:
-        check_texts(key, value, "like [a,b] with a name at least", empty=False)
+        check_texts(
+            key, value, f"like [a,b]{'' if empty else ' with a name at least'}", empty=empty
+        )
     return value
 
 
@@ -164,7 +166,7 @@ def judge_mixes(cfg: DictConfig) -> None:
     config = launch.config
     check_plain(config, RULES)
     check_count("most_rows", config["most_rows"], null=True)
-    fresh_models(config["seed"], _names("models", config["models"] or None))  # in time
+    fresh_models(config["seed"], _names("models", config["models"], empty=True))  # in time
     check_paths(config, "data_dir")
     rows, solos = rows_of_miso(Path(config["data_dir"] or "."))
     mixes = mps_rows(rows)

@@ -152,6 +152,9 @@ def test_what_the_jobs_ask_for_is_told_once_by_all_processes(done, tmp_path):
     ("".join(f"{k},{k},1,10\n" for k in range(500)), ("blocks=500",),
      ("blocks is 500", "500 jobs that count", "set blocks=25 or less")),
     ("a,0,4,10\n", ("~knows.oracle",), ("knows.oracle is missing",)),
+    ("a,0,4,10\n", ("knows=null",), ("knows is None; it must hold limit, predicted, oracle",)),
+    ("a,0,4,10\n", ("knows.limit=a",), ("knows.limit is 'a', no estimator; choose one, like",)),
+    ("a,0,4,10\n", ("aim=[a]",), ("aim is ['a']",)),
     ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
      ("learn_minutes needs 20 jobs", "learn_frac")),
 ])  # fmt: skip

@@ -145,6 +145,7 @@ def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_pat
         ("fit_generator", (*X, "workload.drop_too_large=true"),
          ("workload.drop_too_large is True", "leave it false")),
         ("fit_generator", ("workload.path=x.csv",), ("name",)),
+        ("fit_generator", ("workload.path=x.csv", "name=3"), ("name is 3; it must be one word",)),
         ("fit_generator", ("name=x", "workload=venus_like"), ("it is generated",)),
         ("fit_generator", (*X, "duration_parts=0"), ("parts is 0",)),
     ],

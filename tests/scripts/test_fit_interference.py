@@ -98,6 +98,7 @@ def test_files_and_folds_together(done, new_rows):
         ("judge_mixes data_dir=nowhere most_rows=abc", "'abc'; it must be a whole number from 1"),
         ("judge_mixes data_dir=nowhere models=constant", "models is 'constant'"),
         ("judge_mixes data_dir=nowhere models=[nope]", "no interference model 'nope'"),
+        ("judge_mixes data_dir=nowhere models=0", "models is 0; it must be a list like [a,b]"),
     ],
 )
 def test_what_cannot_be_is_one_message(start, words, told):

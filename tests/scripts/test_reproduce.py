@@ -211,7 +211,10 @@ def test_the_list_names_every_experiment_with_the_node():
     ((*QUICK, FEW, "jobs=0"), ("jobs is 0",)),
     ((*QUICK, FEW, "failed=never"), ("failed is 'never'",)),
     ((*QUICK, FEW, "most_cells=0"), ("most_cells is 0",)),
+    ((*QUICK, FEW, "fresh=yes"), ("fresh is 'yes'; it must be true or false",)),
+    ((*QUICK, FEW, "level=5e-5"), ("level is 5e-05; it must lie from 0.0001 to 0.9999",)),
     ((*QUICK, FEW, "reproduce.cells=[3]"), ("cells[0] is 3",)),
+    ((*QUICK, FEW, "reproduce.paper=3"), ("reproduce.paper is 3; it must be a list of claims",)),
 ])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, words, told):
     start("reproduce", *words).failed_with(*told)
