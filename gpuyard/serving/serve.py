@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -20,6 +19,7 @@ from gpuyard.evaluation.physics import ASKED
 from gpuyard.launch.build import Rules, check_checkpoint, check_paths, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
+from sim.text_files import read_text
 from sim.topology.outages import NO_OUTAGES
 
 if TYPE_CHECKING:
@@ -189,10 +189,11 @@ def read_token(path: str | None) -> tuple[str | None, str]:
     """Of a file, else of the environment, and where it is from; None: there is none.
 
     Raises:
-        OSError: the file cannot be read.
+        ConfigError: the file cannot be read, or is no text.
     """
     if path is not None:
-        return Path(path).read_text(encoding="utf-8").strip(), f"token_file={path}"
+        text = read_text(path, ConfigError, "set token_file to a file with a token")
+        return text.strip(), f"token_file={path}"
     token = os.environ.get(TOKEN)
     return None if token is None else token.strip(), TOKEN
 

@@ -14,12 +14,12 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, build, check_paths, check_plain
+from gpuyard.launch.build import SEED, build, check_paths, check_plain, misfit
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.studies.compare_traces import is_generated, jobs_and_clock
-from sim.errors import override
+from sim.errors import check_numbers, override
 from sim.files import write_atomically
 from sim.jobs import JobTable
 from sim.traces.csv_reader import TRAITS, trace_csv
@@ -36,6 +36,7 @@ SUFFIXES = (".csv", ".csv.gz")
 CLASSES = ("1", "2-4", "5-8", "9 and more")
 LEAST_JOBS = 2  # for shares and gaps
 HOUR_S = 3600.0
+OWNERS = {"vcs": "1 or more", "users_per_vc": "1 or more", "zipf_exponent": "0 or more"}
 SIZE_EDGES = (1, 4, 8)  # classes 1, 2-4, 5-8, more
 
 
@@ -162,6 +163,7 @@ def fit_generator(cfg: DictConfig) -> None:
     if is_generated(config, "workload"):
         raise ConfigError("workload has a spec: it is generated; fit one that is read from a file")
     out = _file_of(config, launch.folder)
+    _check_given(config)
     jobs, clock = jobs_and_clock(config, "workload", part=config["part"], seed=config["seed"])
     spec = spec_of(config, jobs, clock)
     columns = config["workload"].get("columns", {})
@@ -198,6 +200,15 @@ def _file_of(config: Mapping[str, Any], folder: Path) -> Path:
     if out.suffix != ".yaml":
         raise ConfigError(f"out is {out}; its name must end in .yaml")
     return out
+
+
+def _check_given(config: Mapping[str, Any]) -> None:
+    """Refuse owners and outcomes of the wrong kind by their keys."""
+    for key, rule in OWNERS.items():
+        check_numbers("owners", f"null, or {rule}", ConfigError, **{key: config["owners"][key]})
+    for key, value in config["outcomes"].items():
+        if asked := misfit(value, list[float] | None):
+            raise ConfigError(f"outcomes.{key} is {value!r}; it must be {asked}")
 
 
 def spec_of(config: Mapping[str, Any], jobs: JobTable, clock: datetime | None) -> WorkloadSpec:

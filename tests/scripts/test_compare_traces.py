@@ -148,6 +148,9 @@ def test_hours_and_weekdays_of_a_file_with_dates_are_the_files_own(done, tmp_pat
         ("fit_generator", ("workload.path=x.csv", "name=3"), ("name is 3; it must be one word",)),
         ("fit_generator", ("name=x", "workload=venus_like"), ("it is generated",)),
         ("fit_generator", (*X, "duration_parts=0"), ("parts is 0",)),
+        ("fit_generator", (*X, "owners.vcs=a"), ("owners.vcs is 'a'; it must be null, or 1",)),
+        ("fit_generator", (*X, "outcomes.of_jobs=a", "outcomes.of_work=[1]"),
+         ("outcomes.of_jobs is 'a'; it must be a list of numbers or null",)),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_message(start, program, words, told):

@@ -47,6 +47,9 @@ def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         token_of({"token_file": str(path), "address": "127.0.0.1"})
     monkeypatch.setenv("GPUYARD_TOKEN", SECRET)
     assert token_of({"token_file": None, "address": "127.0.0.1"}) == SECRET
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        token_of({"token_file": str(path), "address": "127.0.0.1"})
 
 
 def test_a_port_that_is_taken_is_named_before_anything_is_built(tmp_path: Path):
