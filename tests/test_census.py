@@ -8,11 +8,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_890,
+    "python_lines": 78_084,
     "python_files": 344,
-    "test_lines": 43_154,
+    "test_lines": 43_368,
     "test_files": 222,
-    "arrows": 172,
+    "arrows": 171,
     "arrows_in_sim": 37,
     "longest_function": 50,
     "noqa_positional_in_engine": 0,
