@@ -26,6 +26,7 @@ from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write
 from gpuyard.pages.sections import text_cell
 from sim.files import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.job_times import percent
 from sim.report.run_folder import Record
 from sim.report.table_text import TableText, rich_tables, write_markdown
 
@@ -207,7 +208,7 @@ def _with_ends(value: float, ends: Sequence[float], scale: tuple[float, str, str
 
 def _note(advice: Advice) -> str:
     parts = [
-        f"In brackets: {100 * advice.confidence:g}% intervals of a bootstrap over stretches of the "
+        f"In brackets: {percent(advice.confidence)} intervals of a bootstrap over stretches of the "
         "submissions, the same for every row. To the best: the ratio to the first row that a "
         "cluster can run; it is chosen on these very jobs, which flatters it. Fairness: Jain's "
         "index of users' mean slowdowns, 1 is equal."
@@ -260,7 +261,7 @@ def bars(advice: Advice, path: Path) -> None:
     axes.margins(x=0.15)
     axes.set_yticks(range(len(frame)), frame["scheduler"].tolist())
     axes.invert_yaxis()
-    axes.set_xlabel(f"{AIMS[advice.aim].words}{_unit(unit)}, {100 * advice.confidence:g}% interval")
+    axes.set_xlabel(f"{AIMS[advice.aim].words}{_unit(unit)}, {percent(advice.confidence)} interval")
     heading(axes, f"ranked by {AIMS[advice.aim].words}")
     tidy(axes, grid="x")
     handles = [Patch(color=KINDS[kind], label=kind) for kind in KINDS if kind in kinds]
@@ -348,6 +349,6 @@ def _bars(advice: Advice) -> Figure:
         },
         "showlegend": False,
     }
-    note = f"Lines: {100 * advice.confidence:g}% intervals. Grey: knows all durations, a bound."
+    note = f"Lines: {percent(advice.confidence)} intervals. Grey: knows all durations, a bound."
     height = FRAME_PX + ROW_PX * len(shown)
     return Figure("Ranked", data, layout, note=note, height_px=height, wide=True)

@@ -44,6 +44,7 @@ from sim.report.comparison_report import (
     sweep_title,
 )
 from sim.report.figure_studies import read_learning_curve
+from sim.report.job_times import percent
 from sim.report.run_folder import METRICS_FILE, RECORD, Record, read_metrics
 from sim.report.standings import Setting, beside_agents, standings
 from sim.report.timeline import Timeline
@@ -286,7 +287,7 @@ def _figure(sweep: Sweep, confidence: float) -> Figure | None:
         "showlegend": True,
     }
     drawn = "Lines" if found.words else "Bands"
-    note = "Lower is better." + f" {drawn}: {100 * confidence:g}% intervals." * spread
+    note = "Lower is better." + f" {drawn}: {percent(confidence)} intervals." * spread
     return Figure(f"Mean JCT over {found.key}", data, layout, note)
 
 

@@ -15,6 +15,7 @@ from sim.arrays import FloatArray
 from sim.files import axis_unit_for, time_text, unit_for
 from sim.report.figure_studies import LearningCurve
 from sim.report.figures import SHORTEST_S, TICKS_S
+from sim.report.job_times import percent
 from sim.report.standings import Setting
 from sim.report.table_text import table_text
 from sim.report.timeline import Timeline
@@ -348,7 +349,7 @@ def standings_figure(setting: Setting, *, confidence: float, opened: bool = True
         },
         "showlegend": True, "hovermode": "closest",
     }  # fmt: skip
-    note = f"Bars: {100 * confidence:g}% intervals." if spread else "One run each, so no intervals."
+    note = f"Bars: {percent(confidence)} intervals." if spread else "One run each, so no intervals."
     height_px = 110 + 26 * max(len(found), 3)
     return Figure(
         f"Mean JCT: {setting.title}", data, layout, note, height_px, opened=opened,

@@ -29,6 +29,7 @@ from sim.errors import override
 from sim.files import ComparisonRow, write_comparison_csv
 from sim.report.arms import SeedArm, seed_arms
 from sim.report.figures import heading, line_look, new_figure, save_png, tidy
+from sim.report.job_times import percent
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _text(arms: Sequence[SeedArm], whole: str, confidence: float) -> TableText:
     headers = (
         "arm",
         "mean JCT [h]",
-        f"over {whole} [{100 * confidence:g}% over windows]",
+        f"over {whole} [{percent(confidence)} over windows]",
         "by seed",
     )
     rows = []

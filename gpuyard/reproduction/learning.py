@@ -35,7 +35,7 @@ from gpuyard.training.learn import (
 from gpuyard.training.setting import trainer_of
 from gpuyard.training.strategies import CHECKPOINT
 from sim.files import write_atomically
-from sim.report.job_times import Interval, mean_interval
+from sim.report.job_times import Interval, mean_interval, percent
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 log = logging.getLogger(__name__)
@@ -233,12 +233,12 @@ def _text(
     )  # fmt: skip
     note = (
         f"Ratios of mean JCT on {first.ratio(first.begin).count} held-out windows a seed, each "
-        f"seed with windows of its own; below 1 is better. Rows of seeds: {100 * CONFIDENCE:g} % t "
+        f"seed with windows of its own; below 1 is better. Rows of seeds: {percent(CONFIDENCE)} t "
         "intervals over windows, by stretch of time where several windows are of one."
     )
     if others:
         note += (
-            f" Last row: {100 * confidence:g} % t intervals over the {1 + len(others)} seeds, "
+            f" Last row: {percent(confidence)} t intervals over the {1 + len(others)} seeds, "
             "of the logarithms for ratios."
         )
     return TableText(tuple(headers), groups, note + gap)

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.files import ReportError, csv_text, known_cells
-from sim.report.job_times import UNKNOWN, Interval, mean_interval
+from sim.report.job_times import UNKNOWN, Interval, mean_interval, percent
 from sim.report.league import METRIC, Cluster, LeagueRun, Place, mean_over, ratio_over
 from sim.report.page_table import agents_apart
 from sim.report.standings import uncounted
@@ -99,7 +99,7 @@ def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
     heads += [f"over {each}" for each in (rows[0].ratios if rows else ())]
     cells = groupby(rows, key=lambda row: row.cell)
     note = (
-        f"Mean JCT ± half width of the {100 * confidence:g}% t interval over windows. Over an arm: "
+        f"Mean JCT ± half width of the {percent(confidence)} t interval over windows. Over an arm: "
         f"geometric mean over paired windows of mean JCT over that of the same scheduler's other "
         f"arm; below 1 is faster."
     )

@@ -27,6 +27,7 @@ from sim.files import (
     unit_for,
     write_atomically,
 )
+from sim.report.job_times import percent
 from sim.report.standings import Setting, Standing
 from sim.report.table_text import decimals_of
 from sim.report.timeline import Timeline
@@ -180,7 +181,7 @@ def _draw(axes: Axes, setting: Setting, confidence: float, colours: Mapping[Run,
         room = np.nanmax([_ROOM * longest, *ends])
         axes.set_xlim(0, min(room, _MOST_ROOM * longest) or 1.0)
     scale = " (log scale)" if far else ""
-    axes.set_xlabel(f"mean JCT [{unit.name}]{scale}, {100 * confidence:g}% interval")
+    axes.set_xlabel(f"mean JCT [{unit.name}]{scale}, {percent(confidence)} interval")
     for place, standing in enumerate(known):
         _bar(axes, place, standing, unit, colours[standing.scheduler, standing.role])
     heading(axes, _two_lines(setting.title))

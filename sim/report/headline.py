@@ -25,7 +25,7 @@ from sim.files import (
     unit_for,
     write_atomically,
 )
-from sim.report.job_times import UNKNOWN, Interval
+from sim.report.job_times import UNKNOWN, Interval, percent
 from sim.report.standings import (
     Key,
     Units,
@@ -287,7 +287,7 @@ def summary_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableTe
         rows.append((cell.title, _windows_text(ours), jct, *texts))
     note = (
         f"Ours ({cells[0].lines[0].scheduler}) / theirs: geometric mean over paired windows of the "
-        f"ratios of mean JCT with its {100 * confidence:g}% t interval; below 1 ours is faster. In "
+        f"ratios of mean JCT with its {percent(confidence)} t interval; below 1 ours is faster. In "
         f"brackets the windows on which the best was chosen: on those of the result it is the "
         f"hardest rival there is, after the fact. Where windows share stretches of time, intervals "
         f"are bootstrapped by stretch; † marks those over too few for their confidence."

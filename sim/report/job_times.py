@@ -204,6 +204,11 @@ def spans(run: Run) -> tuple[IntArray, IntArray]:
     return servers, racks
 
 
+def percent(share: float) -> str:
+    """A confidence as tables tell it: `95%`, `99.9%`."""
+    return f"{100 * share:g}%"
+
+
 @dataclass(frozen=True)
 class Interval:
     """A centre with a two-sided confidence interval over `count` values."""

@@ -11,7 +11,14 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
-from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval, mean_of
+from sim.report.job_times import (
+    UNKNOWN,
+    Interval,
+    clustered_mean_interval,
+    mean_interval,
+    mean_of,
+    percent,
+)
 from sim.report.significance import LEAST_COMPARED, Ranking, ranking
 from sim.report.standings import uncounted
 from sim.report.table_text import UNCOUNTED, UNDONE, TableText, interval_text, mark, ratio_text
@@ -303,7 +310,7 @@ def league_note(
     """How to read the table; `chosen`: the reference is the best of these very runs."""
     best = ", the best of these very runs, which flatters it" if chosen else ""
     parts = [
-        f"Mean JCT ± half width of the {100 * confidence:g}% t interval over windows of jobs (a "
+        f"Mean JCT ± half width of the {percent(confidence)} t interval over windows of jobs (a "
         "window's value is its mean over the cells that play it), at least as wide as stretches of "
         f"time that windows share tell. JCT ratio: geometric mean over paired runs of mean JCT "
         f"over that of {reference}{best}; below 1 is faster. Decision: mean wall time of one, "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from sim.files import TimeUnit, axis_unit_for, unit_for, write_atomically
-from sim.report.job_times import Interval, most_coverage
+from sim.report.job_times import Interval, most_coverage, percent
 from sim.report.standings import Setting, Standing
 
 if TYPE_CHECKING:
@@ -63,18 +63,18 @@ def _spread_note(
     repeats = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     if any(count > 1 for count in stretches):
         return (
-            f"Mean ± half width of the {100 * confidence:g}% interval over {repeats} windows, "
+            f"Mean ± half width of the {percent(confidence)} interval over {repeats} windows, "
             "bootstrapped by stretch of time where a table names stretches, else t; sorted by mean "
             "JCT."
         )
     if seeds:
         return (
-            f"Mean ± half width of the {100 * confidence:g}% t interval over {repeats} seeds of "
+            f"Mean ± half width of the {percent(confidence)} t interval over {repeats} seeds of "
             "one window (of a whole file: the same jobs, so only what is drawn for them varies); "
             "sorted by mean JCT."
         )
     return (
-        f"Mean ± half width of the {100 * confidence:g}% t interval over {repeats} windows "
+        f"Mean ± half width of the {percent(confidence)} t interval over {repeats} windows "
         "(over seeds where there is one window); sorted by mean JCT."
     )
 
