@@ -75,13 +75,17 @@ def blocked_s(jobs: JobTable, finish_s: FloatArray) -> FloatArray:
     return done_s - jobs.submit_s
 
 
+ROUNDING = 1e-12  # of the time on the clock; some thousand attempts add up to less
+
+
 def queue_delay_s(run: Run) -> FloatArray:
     """(J,) all time without GPUs that could have started: JCT - `blocked_s` - run_s.
 
-    Re-queueing after preemption counts. NaN if the job never finished. Rounding below 0 is cut off.
+    Re-queueing after preemption counts. NaN if the job never finished. What rounding leaves of no
+    wait is cut off on both sides of 0: Jain's index would take it for a wait that one home has.
     """
     waited_s = jct_s(run) - blocked_s(run.jobs, run.finish_s) - run.run_s
-    return np.maximum(waited_s, 0.0)
+    return np.where(waited_s <= ROUNDING * run.finish_s, 0.0, waited_s)
 
 
 def slowdown(run: Run) -> FloatArray:

@@ -342,6 +342,15 @@ def test_nobody_is_treated_unfairly_where_nobody_waits_but_for_parents():
     assert found["finish_time_rho_mean"] == found["finish_time_rho_max"] == 1.0
 
 
+def test_what_rounding_leaves_of_no_wait_is_nobodys_share_of_waiting(hand):
+    """One of two homes has a job whose attempts, 2.2 s and 6 s, are less than its 8.2 s in bits."""
+    stays = 0.2, ((0.2, 2.4, [0]), (2.4, 8.4, [0]))
+    jobs = [hand.Job(stays[0], 8.0, stays[1]), hand.Job(1.0, 5.0, ((1.0, 6.0, [4]),), home=1)]
+    assert (8.4 - 0.2) - ((2.4 - 0.2) + (8.4 - 2.4)) > 0
+    found = summarise(hand.build_run(jobs, servers=2, gpus_per_server=4, partitions=2))
+    assert found["partition_wait_jain"] == 1.0 and found["partition_wait_max_s"] == 0.0
+
+
 def test_the_share_of_a_part_of_a_gpu_is_a_part():
     """Ten halves of four GPUs: eight run at once, so each has more than its tenth; two wait."""
     run = small_run(submit_s=[0.0] * 10, duration_s=[1000.0] * 10, gpu_milli=[500] * 10)
