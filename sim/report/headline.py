@@ -164,10 +164,13 @@ def _lines(
     runs = _by_scheduler(rows)
     mine = next(key for key in runs if key[0] == ours)
     named = [("ours", "", mine)]
+    units, before = units_of(rows, confidence), units_of(picking, confidence)
+    chosen_on = (_by_scheduler(picking), before), (runs, units)
     for kind, belongs in KINDS.items():
-        for part, windows in zip(parts, (_by_scheduler(picking), runs), strict=True):
-            best = _best({key: found for key, found in windows.items()
-                          if key != mine and belongs(found[0].labels)})  # fmt: skip
+        for part, (windows, over) in zip(parts, chosen_on, strict=True):
+            of_kind = {key: found for key, found in windows.items()
+                       if key != mine and belongs(found[0].labels)}  # fmt: skip
+            best = _best(of_kind, over)
             if best is not None and best in runs:
                 named.append((kind, part, best))
     for key, found in runs.items():
@@ -175,7 +178,6 @@ def _lines(
             named.append((_single(found[0].labels), "", key))
     order = ("ours", *SUMMARY)
     named.sort(key=lambda each: order.index(each[0]) if each[0] in order else len(order))
-    units = units_of(rows, confidence)
     return tuple(_line(against, part, runs[key], runs[mine], units) for against, part, key in named)
 
 
@@ -187,22 +189,19 @@ def _by_scheduler(rows: Sequence[ComparisonRow]) -> Runs:
     return found
 
 
-def _best(runs: Runs) -> tuple[str, str] | None:
-    """The scheduler of least geometric mean JCT among those that ran every window, if any did."""
-    jct_s = {key: _jct_by_run_s(rows) for key, rows in runs.items()}
-    places = {place for found in jct_s.values() for place in found}
+def _best(runs: Runs, units: Units) -> tuple[str, str] | None:
+    """The scheduler of least geometric mean JCT among those that ran every window, if any did.
+
+    Over units, as ratios are; runs without a finished measured job do not count.
+    """
+    done = {key: [row for row in rows if row.metrics[JCT] > 0] for key, rows in runs.items()}
+    places = {row.labels.unit for rows in done.values() for row in rows}
     logs = {
-        key: float(np.mean(np.log([*found.values()])))
-        for key, found in jct_s.items()
-        if found and set(found) == places
+        key: float(np.mean(np.log([*units.values(rows, JCT).values()])))
+        for key, rows in done.items()
+        if rows and {row.labels.unit for row in rows} == places
     }
     return min(logs, key=lambda key: logs[key], default=None)
-
-
-def _jct_by_run_s(rows: Sequence[ComparisonRow]) -> dict[tuple[int, int], float]:
-    """(window, seed) -> mean JCT; runs without a finished measured job have none."""
-    found = {row.labels.unit: float(row.metrics[JCT]) for row in rows}
-    return {place: jct_s for place, jct_s in found.items() if jct_s > 0}
 
 
 def _single(labels: Labels) -> str:

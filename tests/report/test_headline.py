@@ -87,6 +87,20 @@ def test_without_windows_for_the_choice_whole_runs_of_the_result_alone_choose(ma
     assert found["best composite", "test"].scheduler == STEAL
 
 
+def test_the_best_averages_seeds_within_windows_as_ratios_do(make):
+    """Uneven: 5 hours on both windows, the mean of 1 and 9; as logs of four runs 3.9, below 4.5."""
+    hours = {"marl": (1, 1, 1, 1), STEAL: (1, 9, 5, 5), LATE: (4.5, 4.5, 4.5, 4.5)}
+    rows = [
+        make.row(name, jct, role="ours" if name == "marl" else "composite", window=w, seed=s)
+        for name, each in hours.items()
+        for jct, (w, s) in zip(each, product((0, 1), repeat=2), strict=True)
+    ]
+    for picking in ([], rows):
+        found = lines_of(rows, picking)
+        assert {line.scheduler for key, line in found.items() if key[1]} == {LATE}
+        assert found["best composite", "test"].ratio.centre == approx(1 / 4.5)
+
+
 def test_a_composition_can_be_ours_and_is_then_no_rival(make, results):
     found = lines_of(results, rows_of(make, 1), ours=STEAL)
     assert found["ours", ""].scheduler == STEAL
