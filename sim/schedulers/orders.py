@@ -88,15 +88,16 @@ class Las(PreemptiveScheduler):
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """The next time at which a job that runs after this decision crosses a quantum."""
-        running = np.array(
-            [*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64
-        )
+        # Who moves counts once, with the restart it leaves: the one it begins is no shorter.
+        ran = view.running.tolist()
+        new = sorted({start.job for start in starts}.difference(ran))
+        running = np.array([*ran, *new], dtype=np.int64)
         attained_gpu_s = view.jobs.attained_gpu_s[running]
         next_gpu_s = (self.priority(view, running) + 1.0) * self.quantum_gpu_s
         wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[running]
         # Restarts under way are no service; a start's own is not known here.
         under_way_s = np.maximum(view.jobs.resume_s[view.running] - view.now_s, 0.0)
-        wait_s[: len(view.running)] += under_way_s
+        wait_s[: len(ran)] += under_way_s
         return next_s(view.now_s, view.now_s + wait_s)
 
 

@@ -32,8 +32,9 @@ from sim.schedulers.orders import (
 )
 from sim.sharing import AlwaysShare, NoSharing
 from sim.simulator import simulate
+from sim.topology.outages import Change
 from sim.view import Signal
-from tests.sim.worlds import Job, charted, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, changes, chart, charted, cluster, gantt, physics_of, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
 SKIP = {**RULES, "skip_blocked": True}
@@ -263,6 +264,19 @@ def test_las_with_a_restart_just_short_of_a_quantum_makes_no_rush_of_decisions()
     mine = run.log.time_s[run.log.job == 0].tolist()
     assert mine[:5] == [0.0, 0.0, 3.999, 9.999, 70.0]  # it comes, starts, goes, is back, goes
     assert run.decisions < 100
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_las_does_not_forget_the_restart_of_who_moves(compiled: bool):
+    # A is evicted at 7 and restarts on server 0 until 10. At 8 B takes that and A moves back, which
+    # takes until 11, and its quantum until 12; without restarts it would be over at 9, when nobody
+    # has to be asked. Asked at 0, 7, 8, 10 (B is due), 12 (so are A and C) and 14 (both end).
+    yard = world([Job(0, 1, 10), Job(8, 2, 4), Job(8, 2, 4)], cluster(2, [2, 1]), restart_s=3.0,
+                 outages=changes((7, 1, Change.CLOSE), (8, 1, Change.OPEN)))  # fmt: skip
+    consolidated = Las(placer=Consolidated(), sharing=NoSharing(), quantum_gpu_s=4.0)
+    run = simulate(yard, consolidated, 0, None, compiled=compiled)
+    assert chart(run) == ".......ABbCcccBbbbb ........BbCcccBbbbb Aaaaaaa.Aaaaaa"
+    assert run.decisions == 6
 
 
 @pytest.mark.parametrize("compiled", [True, False])
