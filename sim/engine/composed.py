@@ -209,7 +209,9 @@ class PreemptiveScheduler(QueueScheduler):
     A job first tries what is free. If that fails, the fewest running jobs are set aside, lowest
     priority first, that let it in; those whose GPUs it then does not use go on undisturbed. A job
     that cannot be placed even so preempts nobody. A preempted job queues again at its priority
-    and may move to other GPUs in the same decision.
+    and may move to other GPUs in the same decision. Where jobs share GPUs one victim more may take
+    room away: then a job for which all victims are too many preempts nobody, and bisection finds
+    how many are enough, not always the fewest.
     """
 
     preempts = True
@@ -244,7 +246,8 @@ class PartitionedScheduler(Composed):
 
     The fair opponent of the learned agents: every partition sees its own queue, servers and
     running jobs only. Stealing goes through partitions in order of index; each takes what its own
-    rule would start of the others' queues, blocked jobs skipped.
+    rule would start of the others' queues, blocked jobs skipped; nobody takes a job in the decision
+    that preempted it.
     """
 
     forwarding: Forwarding

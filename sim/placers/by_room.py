@@ -147,7 +147,8 @@ class LeastLoaded:
 class LeastInterference:
     """Workers go to the usable GPUs with the lowest predicted slow-down of self x worst victim.
 
-    Ties go to the lowest GPU id (Harmony's baseline LIF: blind to how far a gang spreads).
+    A victim's is what the newcomer adds to 1, whoever else slows it. Ties go to the lowest GPU id
+    (Harmony's baseline LIF: blind to how far a gang spreads).
     """
 
     name = "least_interference"
