@@ -9,6 +9,7 @@ from sim.codes import ASKED
 from sim.decision import Start
 from sim.engine.composed import ByArrival
 from sim.engine.occupancy import Occupancy
+from sim.engine.rule import PAIR
 from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
@@ -43,11 +44,19 @@ class Reserver(NamedTuple):
     sharing: Sharing
     rng: np.random.Generator
 
-    def reserve(self, occupancy: Occupancy, endings: list[Ending], job: int) -> Reservation | None:
+    def first(self, occupancy: Occupancy, endings: list[Ending], job: int) -> Reservation | None:
         """The earliest end at which `job` has a place; None if it has none even after all ends.
 
-        `endings` are in order of time. Bisection: what fits, fits after more ends too.
+        `endings` are in order of time. One by one: where three share, an end may take a place away.
         """
+        for ending in endings:
+            gpus, occupancy = self._after(occupancy, [ending], job)
+            if gpus is not None:
+                return Reservation(ending.end_s, gpus)
+        return None
+
+    def reserve(self, occupancy: Occupancy, endings: list[Ending], job: int) -> Reservation | None:
+        """The same by bisection: what fits, fits after more ends too."""
         gpus = self._after(occupancy, endings, job)[0]
         if gpus is None:
             return None
@@ -207,7 +216,9 @@ class Easy(ByArrival):
             for at in np.argsort(ends_s, kind="stable")
         ]
         reserver = Reserver(view, self.placer, self.sharing, self.rng)
-        return reserver.reserve(occupancy, endings, head) or NO_RESERVATION
+        grows = not self.sharing.shares or view.tenant.shape[1] <= PAIR
+        search = reserver.reserve if grows else reserver.first
+        return search(occupancy, endings, head) or NO_RESERVATION
 
     def _left_s(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """(n,) predicted seconds to the end at speed 1, `overrun_s` where that is over."""

@@ -30,7 +30,7 @@ from sim.schedulers.orders import (
     WcsSubtime,
     WcsWorkload,
 )
-from sim.sharing import AlwaysShare, NoSharing
+from sim.sharing import AlwaysShare, NoSharing, SelectiveSharing
 from sim.simulator import simulate
 from sim.topology.outages import Change
 from sim.view import Signal
@@ -241,6 +241,21 @@ def test_lif_is_blind_to_spread_where_packed_is_not(placer: Placer, gpus: tuple[
     yard = world([Job(0, 1, 10, profile=1), Job(1, 2, 4, profile=1)], topology, max_tenants=2,
                  physics=physics_of(topology, slowdown=SLOWDOWN))  # fmt: skip
     assert gantt(play(yard, lif))["B"][2] == gpus
+
+
+def test_easy_reserves_the_first_end_that_lets_the_head_in_though_the_next_would_not():
+    # A has GPU 0 to itself; B, C and D share GPU 1, whose fourth tenant E cannot be beside D. B and
+    # E slow each other threefold: beside C they are together fast enough, alone they are not. So E
+    # has a place once D ends at 4, none once C does, and again after B. F would run to 7: it waits.
+    slowdown = np.ones((5, 5))
+    slowdown[0, 2] = slowdown[2, 0] = 3.0
+    physics = physics_of(cluster(1, 2), slowdown=slowdown.tolist(),
+                         infeasible=[(3, 0), (3, 1), (3, 2), (3, 4), (2, 4)])  # fmt: skip
+    profiles = [(0, 40, 3), (0, 30, 0), (0, 20, 1), (0, 4, 4), (1, 4, 2), (2, 5, 1)]
+    jobs = [Job(submit, 1, work, profile=profile) for submit, work, profile in profiles]
+    easy = Easy(placer=FirstFit(), sharing=SelectiveSharing(threshold=1.2), overrun_s=1.0)
+    run = play(world(jobs, cluster(1, 2), physics=physics, max_tenants=4), easy)
+    assert run.start_s.tolist() == [0, 0, 0, 0, 4, 4]
 
 
 def test_las_with_a_quantum_below_the_clock_s_grain_still_moves_time():
