@@ -14,7 +14,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.launch.errors import ConfigError, instead, nearest
-from gpuyard.launch.targets import message_of, with_new_names
+from gpuyard.launch.targets import ROOMS, message_of, with_new_names
 from sim.errors import GpuYardError
 
 T = TypeVar("T")
@@ -29,7 +29,8 @@ def misfit(value: object, annotation: Any) -> str | None:
     """What the parameter asks for, if `value` is not that; None if it fits or cannot be judged.
 
     Only numbers, texts, paths, truth values, lists, mappings and unions of these are judged, and
-    what is no object where one is asked for; a whole number is also a number.
+    what is no object where a class is asked for; one that is not ours may be made of a text, a list
+    or a mapping. A whole number is also a number.
     """
     kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
     asked = [_asked(kind, value) for kind in kinds]
@@ -51,9 +52,10 @@ def _asked(kind: Any, value: object) -> str | None:
     if get_origin(kind) in CONTAINERS:
         of_what = f" of {_items_of(kind)[0]}".removesuffix(" of ")
         return "a mapping" if get_origin(kind) in MAPPINGS else f"a list{of_what}"
-    plain = isinstance(value, NoneType | int | float | str | list | dict)
-    if plain and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
-        return "a section with a _target_, or a choice of its group"
+    if isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
+        ours = kind.__module__.partition(".")[0] in [room.name for room in ROOMS]
+        if isinstance(value, NoneType | int | float | (str | list | dict if ours else NoneType)):
+            return "a section with a _target_, or a choice of its group"
     return PLAIN.get(kind)
 
 

@@ -7,10 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -213,6 +214,7 @@ def test_a_placer_that_the_scheduler_does_not_ask_is_told(here: Path):
 @pytest.mark.parametrize("hint", [inspect.Parameter.empty, Any, object])
 def test_a_parameter_without_a_hint_takes_any_value(hint: object):
     assert misfit(3.5, hint) is None and misfit(None, hint) is None
+    assert misfit([1.0], np.ndarray) is misfit({"a": 1}, Mapping) is None  # made of these
 
 
 def test_slices_of_gpus_and_the_window_in_dates_are_told(tmp_path: Path):
