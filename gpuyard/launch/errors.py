@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, QuotedString
+from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, InterpolationKeyError, OmegaConfBaseException
@@ -207,7 +207,7 @@ def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str
         value = override.value()
         several = value.list if isinstance(value, ChoiceSweep) else value
         values = several if isinstance(several, list) else [several]
-        named = values and all(isinstance(each, str | QuotedString | dict) for each in values)
+        named = values and not any(isinstance(each, int | float | None) for each in values)
         if not override.is_delete() and not named:
             known = [name for name in options(group) if not name.startswith("_")]
             if known:

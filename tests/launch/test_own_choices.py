@@ -10,7 +10,8 @@ import pytest
 
 from gpuyard.evaluation.experiment import composition_of
 from gpuyard.launch.build import build
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.errors import ConfigError, refuse_no_choice
+from gpuyard.launch.own import choices_of
 from sim.errors import GpuYardError
 from tests.forking import run_program
 from tests.launch.conftest import write_own
@@ -82,6 +83,11 @@ def test_help_tells_keys_of_an_own_file_that_is_made_of_a_shipped_one(named: Cal
     (tmp_path / "mine" / "workload" / "ours.yaml").write_text("defaults: [csv, _self_]\npath: x\n")
     told = named("simulate", "workload=ours", "--help").stdout
     assert "  workload.path=x" in told and "  workload.columns.job_id=job_id" in told
+
+
+@pytest.mark.parametrize("word", ["scheduler=glob(*)", "scheduler=fifo,sjf", "scheduler='17'"])
+def test_sweeps_over_choices_and_quoted_names_are_choices(word: str):
+    refuse_no_choice([word], choices_of)
 
 
 def test_a_key_of_an_own_experiment_that_nobody_reads_is_named(named: Call, tmp_path: Path):
