@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 78_122,
+    "python_lines": 78_121,
     "python_files": 344,
     "test_lines": 43_427,
     "test_files": 222,

@@ -47,12 +47,11 @@ def scheduler_of(config: Mapping[str, Any]) -> LinearScore:
 TRAIN, VALIDATION = "train", "validation"  # parts of a workload
 LEAST_WINDOWS = 3  # of the part `validation`: an interval needs two that are held out
 KEYS = {"agents", "load", "windows"}
-NAMED = {
+NAMED = {  # choices of its own that a setting may name; gpu_type: of all servers
     "gpu_type": "p100", "workload": "philly_like", "estimator": "random_forest",
     "topology": "headline_vl2", "network": "max_min",
 }  # fmt: skip
-GROUPS = ("workload", "estimator", "topology", "network")  # a setting may name another choice
-OPTIONAL = {"gpu_type", *GROUPS}  # gpu_type: of all servers; what sharing costs depends on it
+GROUPS = tuple(name for name in NAMED if name != "gpu_type")
 
 
 def check_cells(mix: object) -> None:
@@ -66,10 +65,10 @@ def check_cells(mix: object) -> None:
     if not isinstance(mix, list) or not mix:
         raise ConfigError(f"mix is {mix!r}; give a list of {{agents, load, windows}}, or null")
     for cell in mix:
-        if not isinstance(cell, Mapping) or set(cell) - OPTIONAL != KEYS:
+        if not isinstance(cell, Mapping) or set(cell) - set(NAMED) != KEYS:
             raise ConfigError(
                 f"mix holds {cell!r}; give agents, load and windows, and, if you like, "
-                f"{', '.join(sorted(OPTIONAL))}"
+                f"{', '.join(sorted(NAMED))}"
             )
         for key in ("agents", "windows"):
             check_count(f"{key} in mix", cell[key])
