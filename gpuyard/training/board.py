@@ -257,11 +257,12 @@ def rivals_of(config: Mapping[str, Any]) -> list[Contender]:
     Raises:
         ConfigError: naming the entry and what is wrong with it.
     """
-    if not config["rivals"] or not GlobalHydra.instance().is_initialized():
+    given = config["rivals"]
+    if not isinstance(given, list | None):
+        raise ConfigError(f"rivals is {given!r}; it must be a list of lists of words")
+    if not given or not GlobalHydra.instance().is_initialized():
         return []
-    if not isinstance(config["rivals"], list):
-        raise ConfigError(f"rivals is {config['rivals']!r}; it must be a list of lists of words")
-    entries = [{"role": "composite", "overrides": words} for words in config["rivals"]]
+    entries = [{"role": "composite", "overrides": words} for words in given]
     line_up = {"lineup": {"entries": entries}, "checkpoint": None}
     return lineup_of({**line_up, "agent_counts": None}, at="rivals")
 

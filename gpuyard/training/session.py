@@ -67,7 +67,7 @@ from sim.errors import GpuYardError
 from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.run_folder import Record, write_run
 from sim.report.summary import summarise
-from sim.scoring.weights import ALL_GROUPS, score_weights_of
+from sim.scoring.weights import ALL_GROUPS, ScoreWeights, score_weights_of
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,7 @@ class Training:
         self.rivals = rivals_of(config)
         self.spec = policy_spec(config)
         self.ppo: PpoSpec = build(config, "algo")
+        self.warm: WarmStartSpec = build(config, "warm_start")
         self.ray: RaySpec = build(config, "ray")
         self.episodes = episodes_of(config, self.experiment, "train")
         self.rules = self.episodes.rules
@@ -110,8 +111,7 @@ class Training:
 
     def warm_start(self, progress: Progress) -> Policy:
         """A network that imitates the teacher, or a fresh one."""
-        spec: WarmStartSpec = build(self.config, "warm_start")
-        policy = self.fresh_policy()
+        spec, policy = self.warm, self.fresh_policy()
         nothing_to_fit = self.spec.critic == NO_CRITIC and not spec.by_rule
         if spec.episodes == 0 or nothing_to_fit:
             return policy
@@ -136,15 +136,6 @@ class Training:
         priors = [each.prior for each in networks_of(policy) if each.prior is not None]
         if priors:
             weights = score_weights_of(self.config["policy"]["prior"], "policy.prior")
-            if self.rules.suspends and weights.suspend is None:
-                raise ConfigError(
-                    "rules.suspends is true and policy.prior has no weights of suspensions; use "
-                    "linear_weights@policy.prior=suspending, or policy.prior_scale=0"
-                )
-            if weights.suspend is not None and not self.rules.suspends:
-                raise ConfigError(
-                    "policy.prior has weights of suspensions; add rules.suspends=true"
-                )
             for prior in priors:
                 prior.take(weights)
         return policy
@@ -310,6 +301,8 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
             "partition only; use rules.datacenter=false or encoder=hierarchical"
         )
     prior = score_weights_of(policy["prior"], "policy.prior") if scale > 0.0 else None
+    if prior is not None:
+        _check_suspending(prior, config["rules"]["suspends"])
     units = {
         f"{group}_units": 0 if prior is None else getattr(prior, f"{group}_layer").size
         for group in ALL_GROUPS
@@ -329,6 +322,16 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     )
 
 
+def _check_suspending(prior: ScoreWeights, suspends: bool) -> None:
+    if suspends and prior.suspend is None:
+        raise ConfigError(
+            "rules.suspends is true and policy.prior has no weights of suspensions; use "
+            "linear_weights@policy.prior=suspending, or policy.prior_scale=0"
+        )
+    if prior.suspend is not None and not suspends:
+        raise ConfigError("policy.prior has weights of suspensions; add rules.suspends=true")
+
+
 def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path | None:
     """The checkpoint to go on with: of the folder `wanted`, of this run's own if `wanted` is auto.
 
@@ -344,8 +347,8 @@ def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path 
 
 def train(launch: Launch) -> Path:
     """Warm start, PPO, figures; the folder of the best policy on validation windows."""
-    connect(launch.build("ray"))
-    run = Training(launch)
+    run = Training(launch)  # first: what is wrong with the configuration is told at once
+    connect(run.ray)
     launch.begin()
     assumed = assumptions({**run.config, "part": "train"}, run.experiment, "predicted")
     log.info("%s", assumed_line(run.experiment, assumed))

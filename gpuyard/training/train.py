@@ -49,6 +49,7 @@ def train_agents(cfg: DictConfig) -> None:
     launch = start(cfg)
     check_training(launch.config)
     check_flags(launch.config, "page")
+    check_paths(launch.config, "resume")
     check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")
     os.environ.update(ray.environment())

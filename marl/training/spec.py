@@ -3,6 +3,7 @@
 Importing this loads no Ray.
 """
 
+import math
 import os
 import socket
 from dataclasses import dataclass, fields
@@ -43,7 +44,7 @@ KNOBS = {  # of any learner, by rule
     "from 0 to 1": ("gae_lambda", "epsilon_first", "epsilon_last"),
     "from 0 to below 1": ("average_decay",),
     "above 0": ("learning_rate", "clip", "value_clip", "grad_clip"),
-    "0 or more": ("value_weight", "env_runners", "start_steps", "taught_weight"),
+    "0 or more": ("value_weight", "entropy", "env_runners", "start_steps", "taught_weight"),
     "1 or more": ("envs_per_runner",),
 }
 
@@ -173,9 +174,20 @@ class WarmStartSpec:
     learning_rate: float
     value_weight: float
 
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for rule, keys in {
+            "0 or more": ("episodes", "epochs", "least_speed", "value_weight"),
+            "a whole number from 1": ("minibatch",),
+            "above 0": ("learning_rate",),
+        }.items():
+            numbers = {key: getattr(self, key) for key in keys}
+            check_numbers("warm_start", rule, TrainingError, **numbers)
+
 
 CODE = ("checkout", "installed")
 LEAST = {"num_envs_per_env_runner": 1, "object_store_bytes": 80_000_000}  # others: 0
+MOST = 10_000  # processes, and CPUs or GPUs of one
 
 
 class RayError(GpuYardError):
@@ -202,12 +214,15 @@ class RaySpec:
         """Check every number.
 
         Raises:
-            RayError: one is too small.
+            RayError: one is too small, too large, or no finite number.
         """
         for field in fields(self):
             value, least = getattr(self, field.name), LEAST.get(field.name, 0)
-            if isinstance(value, int | float) and value < least:
-                raise RayError(f"ray.{field.name} is {value!r}; it must be at least {least}")
+            most = MOST if field.name.startswith("num_") else math.inf
+            if isinstance(value, int | float) and not (least <= value <= most and value < math.inf):
+                limit = "" if most == math.inf else f", at most {MOST}"
+                words = f"a finite number, at least {least}{limit}"
+                raise RayError(f"ray.{field.name} is {value!r}; it must be {words}")
 
     @property
     def num_cpus(self) -> int:

@@ -185,6 +185,26 @@ def test_a_file_too_short_to_validate_on_is_told_before_the_teacher_plays(tmp_pa
         session.Training(launched(tmp_path / "run", "workload=csv", f"workload.path={path}"))
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("warm_start.learning_rate=nan", r"warm_start\.learning_rate is nan; it must be above 0"),
+        ("warm_start.least_speed=-1", r"warm_start\.least_speed is -1; it must be 0 or more"),
+        ("warm_start.by_rule=abc", r"warm_start\.by_rule is 'abc'; it must be true or false"),
+        ("algo.entropy=-1", r"algo\.entropy is -1; it must be 0 or more"),
+        (
+            "ray.num_cpus_per_env_runner=inf",
+            r"runner is inf; it must be a finite number, at least 0",
+        ),
+        ("ray.num_gpus_per_learner=1e30", r"learner is 1e\+30; it must be .* at most 10000"),
+        ("rivals=0", "rivals is 0; it must be a list"),
+    ],
+)
+def test_what_no_training_can_have_is_told_before_ray_starts(tmp_path: Path, word: str, told: str):
+    with pytest.raises(GpuYardError, match=told):
+        session.Training(launched(tmp_path, word))
+
+
 def test_a_restore_that_is_interrupted_costs_no_checkpoint(train, trained, monkeypatch):
     def press(*_: object) -> None:
         raise KeyboardInterrupt

@@ -163,6 +163,7 @@ def test_a_training_that_diverges_says_what_to_do(tmp_path: Path):
         ("algo.epoch=1", "did you mean algo.epochs"),
         ("seed=x", "seed is 'x'"),
         ("train_physics=bleief", "it must be belief or truth"),
+        ("resume=1", "resume is 1; it must be a path"),
         ("rules.window=0", "rules.window is 0"),
         ("rules.rest_most_s=0", "rules.rest_most_s is 0; it must be null, or above 0"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),

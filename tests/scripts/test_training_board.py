@@ -72,6 +72,7 @@ def test_a_logger_that_cannot_be_is_told_at_the_start(monkeypatch):
 @pytest.mark.parametrize(
     ("rivals", "told"),
     [
+        ("", r"rivals is ''; it must be a list of lists of words"),
         ("scheduler=sjf", r"rivals is 'scheduler=sjf'; it must be a list of lists of words"),
         ([3], r"rivals\[0\]\.overrides is 3; it must be a list like \[scheduler=sjf\]"),
     ],
