@@ -244,7 +244,8 @@ def evaluate(
         _check_names(names := named or [each.name for each in made])
         if windows is None:
             refuse_size_of_window(config["workload"], words)
-        indices, of = ([0], None) if windows is None else (list(range(windows)), part)
+        of = None if windows is None else part
+        indices = range(1 if windows is None else experiment.played(part, windows))
         rows = []
         with RunCount("evaluating", len(indices) * len(made)) as count:
             for index in indices:

@@ -6,7 +6,6 @@ with the arm that lacks nothing. Finished policies and runs are kept.
 
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,15 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each, write_page
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of
-from gpuyard.reproduction.runs import PARTS, run_all, write_drawn, write_frame
+from gpuyard.reproduction.runs import (
+    PARTS,
+    assumed_in,
+    begin_training,
+    forget_stored,
+    run_all,
+    write_drawn,
+    write_frame,
+)
 from sim.arrays import FloatArray
 from sim.errors import override
 from sim.files import ComparisonRow, write_comparison_csv
@@ -76,8 +83,7 @@ def run(launch: Launch) -> None:
     node = launch.config["reproduce"]
     arms = _arms(node)
     launch.begin()
-    if launch.config["fresh"]:
-        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    forget_stored(launch, PARTS)
     words = asked()
     training = words.of_training(node["training"], node["quick"])
     trained = [
@@ -86,6 +92,7 @@ def run(launch: Launch) -> None:
         for arm in arms
     ]
     planned = _planned(launch, arms, trained, words)
+    launch.begin(assumed=assumed_in(planned))  # again: which policies play is known only now
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     labelled = [_named(run, row) for run, row in zip(planned, rows, strict=True)]
     write_drawn(launch, zip(planned, labelled, strict=True))
@@ -117,15 +124,15 @@ def _arms(node: Mapping[str, Any]) -> list[Arm]:
 def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Trained:
     """The policy of one arm and seed, trained if there is none."""
     folder = launch.folder / TRAINED / f"{arm.name}_{seed}"
+    overrides = last_of_each([*words, f"seed={seed}", "resume=auto"])
+    begin_training(folder, overrides)
     if not (folder / DONE).is_file():
-        overrides = last_of_each([*words, f"seed={seed}", "resume=auto"])
         cfg = composed_of("train", overrides)
         config, text = resolve(cfg), yaml_text(cfg)
         check_training(config)
         os.environ.update(build(config, "ray").environment())
         from gpuyard.training.session import train  # torch and ray
 
-        folder.mkdir(parents=True, exist_ok=True)
         log.info("training %s from seed %d in %s", arm.name, seed, folder)
         record = replace(launch.record, overrides=tuple(overrides), seed=seed, config_yaml=text)
         train(Launch(folder=folder, config=config, record=record))

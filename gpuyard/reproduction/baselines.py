@@ -18,7 +18,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import PAGE_FILE, asked, reproduction_of, write_page
 from gpuyard.reproduction.planned import Cell, Planned, cells_of, planned_of
-from gpuyard.reproduction.runs import run_all, write_drawn, write_frame
+from gpuyard.reproduction.runs import PARTS, forget_stored, run_all, write_drawn, write_frame
 from gpuyard.reproduction.sheets import sheet_text
 from sim.report.job_times import Interval
 from sim.report.league import METRIC, LeagueRun, Place, by_block, ratio_over
@@ -88,6 +88,7 @@ def run(launch: Launch) -> None:
     planned = _planned(launch)
     tasks = [each.task for each in planned if each.cell == planned[0].cell]
     launch.begin((CSV, MARKDOWN, PAGE_FILE), assumed=assumed_of(tasks[0].setting, tasks))
+    forget_stored(launch, PARTS)
     found = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     write_drawn(launch, zip(planned, found, strict=True))
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report
 from gpuyard.reproduction.planned import name_of_all
-from gpuyard.reproduction.runs import PARTS
+from gpuyard.reproduction.runs import PARTS, forget_stored
 from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
 from sim.dag.model_graphs import graph_name
@@ -131,8 +130,7 @@ def run(launch: Launch) -> None:
     """
     settings = settings_of(launch)
     launch.begin(RESULT_FILES, assumed=_assumed(settings))
-    if launch.config["fresh"]:
-        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    forget_stored(launch, PARTS)
     rows = run_missing_searches(launch, settings)
     tables = write_dag_report(
         launch.folder,

@@ -8,7 +8,6 @@ the first arm on the same windows; the page's table has a row an arm, over seeds
 
 import json
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
 from gpuyard.reproduction.node import PAGE_FILE, asked, last_of_each, write_page
-from gpuyard.reproduction.runs import write_frame
+from gpuyard.reproduction.runs import begin_training, forget_stored, write_frame
 from gpuyard.training.learn import (
     CONFIDENCE,
     METRICS,
@@ -34,13 +33,12 @@ from gpuyard.training.learn import (
 )
 from gpuyard.training.setting import trainer_of
 from gpuyard.training.strategies import CHECKPOINT
-from sim.files import write_atomically
 from sim.report.job_times import Interval, mean_interval, percent
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 log = logging.getLogger(__name__)
 
-LEARNED, WORDS = "learned", "words.json"
+LEARNED = "learned"
 TABLE, TEXT, FIGURE = "seeds.csv", "seeds.md", "curves.png"
 NODE_KEYS = ("program", "title", "seeds", "begin", "minutes", "updates", "training", "quick")
 ARMS = "arms"  # a key that a node may have
@@ -91,8 +89,7 @@ def run(launch: Launch) -> None:
     node = launch.config["reproduce"]
     words, debug = _words(node), asked().debug
     launch.begin((TABLE, TEXT, FIGURE, PAGE_FILE))
-    if launch.config["fresh"]:
-        shutil.rmtree(launch.folder / LEARNED, ignore_errors=True)
+    forget_stored(launch, LEARNED)
     seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]
     arms, confidence = node.get(ARMS) or {"": []}, launch.config["confidence"]
     found: dict[str, list[Learned]] = {arm: [] for arm in arms}
@@ -142,11 +139,7 @@ def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learn
     """What was learned from one seed by these words; learned now if it is not there."""
     folder = launch.folder / LEARNED / arm / f"seed_{seed}"
     overrides = last_of_each([*words, f"seed={seed}"])
-    kept, words_now = folder / WORDS, json.dumps(overrides).encode()
-    if not kept.is_file() or kept.read_bytes() != words_now:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(kept, words_now)
+    begin_training(folder, overrides)
     cfg = composed_of("learn", overrides)
     config, text = resolve(cfg), yaml_text(cfg)
     if not (folder / METRICS).is_file():

@@ -6,9 +6,7 @@ where it was stopped. A folder gets tables, ranks, figures, and claims beside me
 
 from __future__ import annotations
 
-import json
 import logging
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -18,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gpuyard.evaluation.assumed import assumptions
-from gpuyard.evaluation.experiment import opened
-from gpuyard.evaluation.task import assumed_of, ours_of
+from gpuyard.evaluation.task import ours_of
 from gpuyard.launch.build import check_choice, check_confidence, check_count, check_flags
 from gpuyard.launch.errors import ConfigError, called, instead
 from gpuyard.launch.start import Launch, program, start
@@ -37,7 +33,15 @@ from gpuyard.reproduction.node import (
 )
 from gpuyard.reproduction.node import PAGE_FILE as TABLES
 from gpuyard.reproduction.planned import PROGRAM, Cell, Planned, cells_of, planned_of
-from gpuyard.reproduction.runs import PARTS, rank_rows, run_missing, write_drawn, write_frame
+from gpuyard.reproduction.runs import (
+    PARTS,
+    assumed_in,
+    forget_stored,
+    rank_rows,
+    run_missing,
+    write_drawn,
+    write_frame,
+)
 from sim.errors import GpuYardError
 from sim.files import ComparisonRow, write_atomically
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
@@ -121,9 +125,8 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = lambda cell: c
     processes_of(config["jobs"], 1)
     found, planned = _planned(launch, prepared)
     ours = ours_of([each.task for each in planned], config["ours"])
-    if config["fresh"]:
-        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
-    launch.begin(RESULT_FILES, assumed=_assumed(planned))
+    forget_stored(launch, PARTS)
+    launch.begin(RESULT_FILES, assumed=assumed_in(planned))
     rows, failures = run_missing(planned, launch.folder, jobs=config["jobs"])
     path = launch.folder / FAILURES
     path.unlink(missing_ok=True)  # of an earlier run
@@ -140,24 +143,6 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = lambda cell: c
     table_console().print(_written(launch, found, done, ours, lacking * bool(failures)))
     write_drawn(launch, done)
     print(f"results in {launch.folder}")
-
-
-def _assumed(planned: Sequence[Planned]) -> tuple[str, ...]:
-    """What the first cell takes for granted, and the others beside that."""
-    setting_of: dict[str, str] = {}
-    for each in planned:
-        setting_of.setdefault(each.cell, each.task.setting)
-    (first, setting), *others = setting_of.items()
-    known = assumed_of(setting, [each.task for each in planned if each.cell == first])
-    beside = [
-        f"{cell}: {what}"
-        for cell, other in others
-        for what in assumptions(json.loads(other), opened(other))
-        if what not in known
-    ]
-    for words in beside:
-        log.warning("assumed in %s", words)
-    return *known, *beside
 
 
 def _written(

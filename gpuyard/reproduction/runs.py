@@ -5,6 +5,7 @@ A run is a small file named after what decides its result, with its row and what
 
 import json
 import logging
+import shutil
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,9 @@ import pandas as pd
 from joblib import cpu_count
 
 from gpuyard.evaluation.again import Again, best_two, seen_again, write_views
-from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch, run_of
+from gpuyard.evaluation.assumed import assumptions
+from gpuyard.evaluation.experiment import opened
+from gpuyard.evaluation.task import Outcome, Task, assumed_of, batches_of, run_batch, run_of
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.sweeps import in_processes, processes_of, run_program
@@ -34,7 +37,7 @@ from sim.report.significance import Ranking
 log = logging.getLogger(__name__)
 
 
-PARTS, ONCE = "parts", "made_by.json"
+PARTS, ONCE, WORDS = "parts", "made_by.json", "words.json"
 
 
 def run_once(folder: Path, words: Sequence[str], *more: str) -> None:
@@ -60,6 +63,39 @@ def run_once(folder: Path, words: Sequence[str], *more: str) -> None:
             f"{folder}"
         )
     done.write_text(text, encoding="utf-8")
+
+
+def begin_training(folder: Path, overrides: Sequence[str]) -> None:
+    """Make the folder of a training; what one by other overrides left there is gone."""
+    kept, text = folder / WORDS, json.dumps([*overrides])
+    if not kept.is_file() or kept.read_text(encoding="utf-8") != text:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(kept, text.encode())
+
+
+def assumed_in(planned: Sequence[Planned]) -> tuple[str, ...]:
+    """What the first cell takes for granted, and the others beside that."""
+    setting_of: dict[str, str] = {}
+    for each in planned:
+        setting_of.setdefault(each.cell, each.task.setting)
+    (first, setting), *others = setting_of.items()
+    known = assumed_of(setting, [each.task for each in planned if each.cell == first])
+    beside = [
+        f"{cell}: {what}"
+        for cell, other in others
+        for what in assumptions(json.loads(other), opened(other))
+        if what not in known
+    ]
+    for words in beside:
+        log.warning("assumed in %s", words)
+    return *known, *beside
+
+
+def forget_stored(launch: Launch, name: str) -> None:
+    """With `fresh=true` drop the runs that are stored in this folder of the launch."""
+    if launch.config["fresh"]:
+        shutil.rmtree(launch.folder / name, ignore_errors=True)
 
 
 def write_part(path: Path, row: ComparisonRow, curves: Mapping[str, Any]) -> None:

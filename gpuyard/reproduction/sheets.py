@@ -5,7 +5,6 @@ in a folder of its own. Then rows of the CSV files called `sheet` that they left
 table; without `sheet` the experiment's league is played, which may name what they left.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import PAGE_FILE, asked, write_page
 from gpuyard.reproduction.reproduce import run_league
-from gpuyard.reproduction.runs import run_once
+from gpuyard.reproduction.runs import forget_stored, run_once
 from sim.report.table_text import TableText, rich_tables
 
 RUNS, RUN, NOTHING = "runs", "run", "-"
@@ -36,8 +35,7 @@ def run(launch: Launch) -> None:
     if "sheet" in node:
         check_keys("reproduce", node, (*KEYS, *NAMED), needed=KEYS)
     folder, quick = launch.folder / RUNS, node["quick"] if asked().debug else {}
-    if launch.config["fresh"]:
-        shutil.rmtree(folder, ignore_errors=True)
+    forget_stored(launch, RUNS)
     for name, words in node[RUNS].items():
         check_texts(f"reproduce.runs.{name}", words, "of a program and its overrides", empty=False)
         run_once(folder / name, [*words, *quick.get(name, ())])

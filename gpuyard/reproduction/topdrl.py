@@ -31,7 +31,15 @@ from gpuyard.reproduction.node import (
     reproduction_of,
 )
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of, policies_of, with_policies
-from gpuyard.reproduction.runs import PARTS, run_all, write_drawn, write_frame
+from gpuyard.reproduction.runs import (
+    PARTS,
+    assumed_in,
+    begin_training,
+    forget_stored,
+    run_all,
+    write_drawn,
+    write_frame,
+)
 from gpuyard.training.topdrl_training import bars
 from sim.errors import override
 from sim.files import ComparisonRow, write_atomically, write_comparison_csv
@@ -63,13 +71,13 @@ def run(launch: Launch) -> None:
     node, confidence = launch.config["reproduce"], launch.config["confidence"]
     tables = page_tables("reproduce.page", node.get("page"))
     launch.begin((PAGE_FILE,))
-    if launch.config["fresh"]:
-        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    forget_stored(launch, PARTS)
     words = asked()
     folders = policies_of(
         "pickers", node["pickers"], lambda name, entry: _policy(launch, name, entry, words)
     )
     planned = _planned(node, words, folders, launch.config)
+    launch.begin(assumed=assumed_in(planned))  # again: which policies play is known only now
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"], play=_play)
     done = [(each, replace(row, labels=each.labelled(row.labels)))
             for each, row in zip(planned, rows, strict=True)]  # fmt: skip
@@ -87,15 +95,14 @@ def run(launch: Launch) -> None:
 
 def _policy(launch: Launch, name: str, entry: Mapping[str, Any], words: Asked) -> Path:
     """The policy folder of one picker, trained if there is none."""
-    folder = launch.folder / TRAINED / name
+    folder, overrides = launch.folder / TRAINED / name, [*entry["overrides"]]
+    if words.debug is not None:  # on its cluster and few jobs, all of them generated
+        small = [w for w in debug_overrides(words.debug) if key_of(w) in SMALL]
+        overrides += ["workload=topdrl_york", *small, "validation_windows=1", *entry["quick"]]
+    begin_training(folder, overrides)
     if not (folder / DONE).is_file():
         from gpuyard.training.topdrl_training import train  # torch and ray
 
-        folder.mkdir(parents=True, exist_ok=True)
-        overrides = [*entry["overrides"]]
-        if words.debug is not None:  # on its cluster and few jobs, all of them generated
-            small = [w for w in debug_overrides(words.debug) if key_of(w) in SMALL]
-            overrides += ["workload=topdrl_york", *small, "validation_windows=1", *entry["quick"]]
         if (folder / CHECKPOINT).is_dir():
             overrides.append(override("resume", folder))
         log.info("training %s in %s", name, folder)

@@ -233,8 +233,17 @@ def league_rows(
 
 
 def default_reference(league: League, everywhere: Ranking | None) -> str:
-    """The best of those that ran everywhere and do not know true durations."""
-    names = league.complete() if everywhere is None else list(everywhere.names)
+    """The best of those that ran everywhere and do not know true durations.
+
+    By mean rank; too few for ranks by geometric mean JCT.
+    """
+
+    def log_jct(name: str) -> float:
+        logs = [np.log(run.row.metrics[METRIC]) for run in league.runs[name].values()]
+        return float(np.nan_to_num(np.mean(logs), nan=np.inf))
+
+    complete = sorted(league.complete(), key=log_jct)
+    names = complete if everywhere is None else list(everywhere.names)
     known = [name for name in names if league.labels(name).information != "oracle"]
     return next(iter([*known, *names, *league.runs]))
 

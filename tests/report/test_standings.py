@@ -265,6 +265,13 @@ def test_the_table_by_information_where_windows_of_one_trace_count_once(runs):
     assert float(table[0]["mean_rank"]) == 1.0
 
 
+def test_without_ranks_the_reference_is_the_best_by_geometric_mean(runs):
+    first = [run for run in runs if run.row.labels.window == 0 and run.cell == "p"]
+    league = league_of([run for run in reversed(first) if run.row.labels.scheduler != "few"])
+    assert next(iter(league.runs)) == "lazy" and rank_over_all(league, level=0.05) is None
+    assert default_reference(league, None) == "fast"
+
+
 def test_as_many_runs_on_other_cells_are_marked_and_twice_at_one_place_is_refused(runs):
     kept = {"fast": "v.9", "slow": "v1"}
     league = league_of([run for run in runs if kept.get(run.row.labels.scheduler) == run.cell])

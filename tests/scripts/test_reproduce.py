@@ -245,11 +245,16 @@ def test_a_broken_part_is_named(start, done):
 
 
 def test_tuning_names_the_best_setting(done):
-    outcome = done(
+    words = (
         "reproduce", "experiment=baselines", "debug=quick", "jobs=1", "most_cells=1",
         "lineup.entries=[{role: reference, name: las, agents: 1,"
         " overrides: ['scheduler=las', 'scheduler.quantum_gpu_s=60,3600']}]",
     )  # fmt: skip
+    outcome = done(*words)
+    stored = sorted((outcome.folder / "parts").iterdir())[0]
+    stored.write_text("{")
+    done(*words, "fresh=true")
+    assert json.loads(stored.read_text())["labels"]
     table = outcome.table("tuned.csv")
     assert table["baseline"].tolist() == ["las", "las"]
     assert set(table["setting"]) == {"quantum_gpu_s=60", "quantum_gpu_s=3600"}

@@ -15,6 +15,7 @@ import pytest
 
 from gpuyard.reproduction.baselines import tuning_rows
 from gpuyard.reproduction.learning import Learned, _rows
+from gpuyard.reproduction.runs import begin_training
 from sim.report.job_times import clustered_mean_interval, mean_interval
 from sim.report.league import LeagueRun
 from tests.marl.trainings import Training, wait_for
@@ -115,6 +116,16 @@ def test_a_seed_that_was_stopped_goes_on(done, tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_a_training_by_other_words_is_begun_anew(tmp_path: Path):
+    folder = tmp_path / "full_0"
+    begin_training(folder, ["seed=0", "workload.num_jobs=1200"])
+    (folder / "trained").touch()
+    begin_training(folder, ["seed=0", "workload.num_jobs=1200"])
+    assert (folder / "trained").exists()
+    begin_training(folder, ["seed=0", "workload.num_jobs=300"])
+    assert not (folder / "trained").exists()
+
+
 def test_other_words_begin_anew(done):
     done("reproduce", *QUICK, "reproduce.training=['name=mine']")
     found = done(
