@@ -119,9 +119,9 @@ def advise(
     """
     _check(config)
     config = _without_too_large(config)
+    check_learning(config, folder)
     learns = config["learn_minutes"] is not None
     if learns:
-        check_learning(config, folder)
         config = judging(config, jobs_of(_scenario(config, None))[0].submit_s)
     scenario = _scenario(config, JUDGED if learns else None)
     jobs, misfits = jobs_of(scenario)

@@ -121,14 +121,17 @@ class Learned:
 
 
 def check_learning(config: Mapping[str, Any], folder: Path | None) -> None:
-    """Refuse what would fail late.
+    """Refuse what would fail late, or pass unread where nothing is learned.
 
     Raises:
-        ConfigError: `learn_minutes` or `learn_frac` is out of range, or there is no folder.
+        ConfigError: how to learn is out of range, or there is something to learn and no folder.
     """
-    if folder is None:
-        raise ConfigError("learn_minutes is given, but no folder for what is learned; pass folder")
-    check_plain(config, {"learn_minutes": (False, 0), "learn_jobs": (True, 1)})
+    check_plain(config, {"learn_jobs": (True, 1)})
+    if config["learn_minutes"] is not None:
+        check_plain(config, {"learn_minutes": (False, 0)})
+        if folder is None:
+            fix = "but no folder for what is learned; pass folder"
+            raise ConfigError(f"learn_minutes is given, {fix}")
     first = config["learn_frac"]
     if not (isinstance(first, float) and 0.0 < first < 1.0):
         raise ConfigError(f"learn_frac is {first!r}; it must lie between 0 and 1, like 0.5")

@@ -101,7 +101,7 @@ def without_limits(config: Mapping[str, Any]) -> tuple[dict[str, int], dict[str,
 def _counts(given: Any) -> list[int]:
     """Numbers of agents that everyone plays with; none: as `agents.count` says."""
     counts = [] if given is None else given
-    whole = isinstance(counts, Sequence) and all(type(n) is int and n > 0 for n in counts)
+    whole = isinstance(counts, list | tuple) and all(type(n) is int and n > 0 for n in counts)
     if not whole or len(set(counts)) != len(counts):
         raise ConfigError(f"agent_counts is {given!r}; it must be a list like [4, 8], or null")
     return list(counts)

@@ -155,6 +155,9 @@ def test_what_the_jobs_ask_for_is_told_once_by_all_processes(done, tmp_path):
     ("a,0,4,10\n", ("knows=null",), ("knows is None; it must hold limit, predicted, oracle",)),
     ("a,0,4,10\n", ("knows.limit=a",), ("knows.limit is 'a', no estimator; choose one, like",)),
     ("a,0,4,10\n", ("aim=[a]",), ("aim is ['a']",)),
+    ("a,0,4,10\n", ("learn_frac=1.5",), ("learn_frac is 1.5; it must lie between 0 and 1",)),
+    ("a,0,4,10\n", ("learn_jobs=0",), ("learn_jobs is 0; it must be a whole number from 1",)),
+    ("a,0,4,10\n", ("agent_counts=''",), ("agent_counts is ''; it must be a list",)),
     ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
      ("learn_minutes needs 20 jobs", "learn_frac")),
 ])  # fmt: skip
