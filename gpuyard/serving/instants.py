@@ -1,7 +1,9 @@
 """From a request to a run at its instant: who waits, and who holds which GPUs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import InvalidDecision
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, Identity, JobTable, codes_of
 from sim.simulator import Instant, Simulator, set_to
+from sim.traces.job_traits import ERROR, TypeWords
 from sim.view import Signal
 
 OF_DURATION = Signal.PREDICTION | Signal.DURATION
@@ -28,6 +31,8 @@ class Defaults:
 
     estimate_s: float | None
     profile: str | None
+    # Plain name of a GPU type -> that of the type of which it is another name.
+    also: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ class Setter:
             self._row_of[None] = self._profile_row(defaults.profile, "default_profile")
         elif not needs & OF_PROFILE:
             self._row_of[None] = int(np.argmax(world.physics.catalogue.gang_ok))
+        known = world.topology.gpu_types
+        self._type_words = TypeWords(known, {}, ERROR, defaults.also)  # as those of traces
         self.places, self._partitions = Places(world), world.partitions
         sizes = np.bincount(world.partition_of_server, weights=world.topology.gpus_per_server)
         self.largest = int(sizes.max())
@@ -232,9 +239,7 @@ class Setter:
         """Bits of the GPU types that will do."""
         if names is None:
             return ANY_TYPE
-        wanted = [name.lower() for name in names]
-        known = self.world.topology.gpu_types
-        return sum(1 << t for t, name in enumerate(known) if name.lower() in wanted)
+        return reduce(or_, map(self._type_words.bits, names), 0)
 
     def _demands(self, numbers: JobNumbers, order: IntArray) -> Demands | None:
         """What each GPU's worker asks for; None where nobody asks for more than GPUs."""

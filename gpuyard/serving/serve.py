@@ -70,7 +70,8 @@ def _app(config: Mapping[str, Any]) -> "FastAPI":
     world = replace(experiment.world, outages=NO_OUTAGES)  # requests say who is away
     scheduler = composition_of(config, world.partitions)
     log.info("decides: %s", scheduler.name)
-    defaults = Defaults(config["default_estimate_s"], config["default_profile"])
+    also = experiment.setting.also
+    defaults = Defaults(config["default_estimate_s"], config["default_profile"], also)
     decider = Decider(world, scheduler, defaults, experiment.seed)
     warm_up(world, scheduler, compiled=False)
     return make_app(decider, Board(decider, config["hold_s"]))

@@ -28,7 +28,7 @@ from marl.rllib.checkpoint import (
 )
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
-from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
+from marl.rllib.trainer import NetworkIteration, PickerTrainer, PickerTrainingError
 from marl.schedulers.topdrl import Proximity, TopDrl
 from marl.topdrl.codec import NetworkSpec, ObservationSpec, on_cluster
 from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
@@ -237,7 +237,7 @@ class Training:
             replace_folder(self.folder / POLICY, partial(shutil.copytree, latest))
         return mean
 
-    def record(self, done: PickerIteration | None, judged: float | None) -> None:
+    def record(self, done: NetworkIteration | None, judged: float | None) -> None:
         """Add a row to learning_curve.csv and rewrite the file."""
         row: dict[str, Any] = {"steps": 0} if done is None else {**vars(done)}
         row["iteration"] = row.pop("number", 0)

@@ -142,9 +142,10 @@ def _train_plans(launch: Launch, problems: "TrainingProblems", spec: "PlanDqnSpe
     try:
         while steps < spec.steps:
             heed_ctrl_c()
-            steps, returned, loss = trainer.iterate()
-            curve.append(f"{steps},{returned:.6g},{loss:.6g}")
-            words = f"mean return {_number(returned)}, loss {_number(loss)}"
+            done = trainer.iterate()
+            steps = done.steps
+            curve.append(f"{steps},{done.return_mean:.6g},{done.loss:.6g}")
+            words = f"mean return {_number(done.return_mean)}, loss {_number(done.loss)}"
             log.info("%d of %d steps, %s", steps, spec.steps, words)
             if (len(curve) - 1) % config["checkpoint_every"] == 0 or steps >= spec.steps:
                 save()

@@ -362,17 +362,3 @@ class PlanTrainer(NetworkTrainer):
         register_copies(MAKE_PLAN, make_env, seed)
         module = (PlacementModule, {"hidden": spec.hidden})
         super().__init__(built(dqn_config(spec, MAKE_PLAN, module, seed=seed, n_step=1)))
-
-    def iterate(self) -> tuple[int, float, float]:
-        """Steps so far, mean return of whole episodes, loss (NaN before there is one).
-
-        Raises:
-            PlanPolicyError: a loss is not finite, or weights run away.
-        """
-        result, losses = self._trained()
-        sampled = result["env_runners"]
-        return (
-            int(sampled.get("num_env_steps_sampled_lifetime", 0)),
-            float(sampled.get("episode_return_mean", float("nan"))),
-            losses[0] if losses else float("nan"),
-        )

@@ -248,7 +248,7 @@ class PickerTrainingError(TopDrlError):
 
 
 @dataclass(frozen=True)
-class PickerIteration:
+class NetworkIteration:
     """What one iteration did."""
 
     number: int  # from 1, over resumes
@@ -270,8 +270,8 @@ class NetworkTrainer:
         self._algorithm = algorithm
         self._before: tuple[dict[str, Any], dict[str, Tensor]] | None = None  # state and weights
 
-    def _trained(self) -> tuple[dict[str, Any], list[float]]:
-        """RLlib's results of one more iteration, and its losses, none before the first update.
+    def iterate(self) -> NetworkIteration:
+        """One iteration.
 
         Raises:
             GpuYardError: `error`, a loss is not finite, or weights run away.
@@ -280,14 +280,20 @@ class NetworkTrainer:
         result = self._algorithm.train()
         learned = result.get("learners", {}).get(MODULE, {})
         losses = [float(learned[key]) for key in LOSSES if key in learned]
-        largest = largest_of(self._current().values())
+        number, largest = int(result["training_iteration"]), largest_of(self._current().values())
         if not all(map(math.isfinite, losses)) or not largest < RUNAWAY:
             raise self.error(
-                f"iteration {int(result['training_iteration'])}: loss {losses}, largest weight "
-                f"{largest:.3g}; {self.cure}"
+                f"iteration {number}: loss {losses}, largest weight {largest:.3g}; {self.cure}"
             )
         self._before = None
-        return result, losses
+        sampled = result["env_runners"]
+        return NetworkIteration(
+            number=number,
+            steps=int(sampled.get("num_env_steps_sampled_lifetime", 0)),
+            loss=losses[0] if losses else math.nan,  # none before the first update
+            value_mean=float(learned.get("qf_mean", math.nan)),
+            return_mean=float(sampled.get("episode_return_mean", math.nan)),
+        )
 
     def weights(self) -> dict[str, Tensor]:
         """The network's, after the last whole iteration."""
@@ -346,20 +352,3 @@ class PickerTrainer(NetworkTrainer):
 
     error = PickerTrainingError
     cure = "resume from the last checkpoint with a lower learning_rate or grad_clip"
-
-    def iterate(self) -> PickerIteration:
-        """One iteration.
-
-        Raises:
-            PickerTrainingError: a loss is not finite, or weights run away.
-        """
-        result, losses = self._trained()
-        learned = result.get("learners", {}).get(MODULE, {})
-        sampled = result["env_runners"]
-        return PickerIteration(
-            number=int(result["training_iteration"]),
-            steps=int(sampled.get("num_env_steps_sampled_lifetime", 0)),
-            loss=losses[0] if losses else math.nan,
-            value_mean=float(learned.get("qf_mean", math.nan)),
-            return_mean=float(sampled.get("episode_return_mean", math.nan)),
-        )

@@ -77,10 +77,10 @@ class TypeWords:
             return ANY_TYPE
         mask = 0
         for word in words:
-            mask |= self._bits(word)
+            mask |= self.bits(word)
         return mask or None
 
-    def _bits(self, word: str) -> int:
+    def bits(self, word: str) -> int:
         """The type of that very name, else in other spelling, or that `names` gives, or `also`."""
         exact = [t for t, known in enumerate(self.known) if known.lower() == word.lower()]
         given = self.names.get(word)

@@ -16,7 +16,7 @@ from gpuyard.launch.own import composed_of
 from gpuyard.training.topdrl_training import COLUMNS, Meter
 from gpuyard.training.topdrl_training import Training as Run
 from marl.rllib.checkpoint import Maker, checked, seal
-from marl.rllib.trainer import PickerIteration
+from marl.rllib.trainer import NetworkIteration
 from marl.topdrl import env
 from marl.topdrl import network as images
 from marl.topdrl.network import build_network, dueling, load_picker
@@ -169,7 +169,7 @@ class OneStepMore:
 
     def iterate(self):
         self.asked += 1
-        return PickerIteration(2 + self.asked, 200 + 100 * self.asked, 0.0, 0.0, 0.0)
+        return NetworkIteration(2 + self.asked, 200 + 100 * self.asked, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from gpuyard.training import train
 from marl.env import plan_env
 from marl.env.plan_env import OfPlace, PlanEnv, PlanPolicyError, drawn_goal, new_scratch
 from marl.rllib.checkpoint import MANIFEST, checked
+from marl.rllib.trainer import NetworkIteration
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from marl.training.spec import CheckpointError, DqnSpec, TrainingError
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
@@ -171,8 +172,8 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     first, second = trainer_of(draw), trainer_of(draw)
     before = first.weights()
     for _ in range(3):
-        steps, returned, loss = first.iterate()
-    assert steps >= 300 and returned < 0 and np.isfinite(loss)
+        done = first.iterate()
+    assert done.steps >= 300 and done.return_mean < 0 and np.isfinite(done.loss)
     after = first.weights()
     assert any(not torch.equal(before[key], after[key]) for key in before)
     first.save(tmp_path / "checkpoint")
@@ -183,7 +184,7 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     assert all(torch.equal(after[key], value) for key, value in second.weights().items())
     played = set(drawn.read_text().split())
     drawn.unlink()
-    assert second.iterate()[0] > steps
+    assert second.iterate().steps > done.steps
     assert len(played) > 10 and not played & set(drawn.read_text().split())
     second.close()
 
@@ -217,7 +218,7 @@ def test_of_an_interrupted_iteration_nothing_is_kept_and_a_cut_checkpoint_is_nam
     trainer.restore(path)
     assert trainer.iterations_done == checked(path, None).iteration == 2
     assert all(torch.equal(whole[key], now) for key, now in trainer._current().items())
-    assert trainer.iterate()[0] >= 300
+    assert trainer.iterate().steps >= 300
     state = path / "learner_group" / "learner" / "state.pkl"
     state.write_bytes(state.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match=r"state\.pkl: has .* cut off .*anew: fresh=true"):
@@ -285,13 +286,14 @@ def test_an_interrupt_saves_what_was_trained(tmp_path, monkeypatch, every):
         def __init__(self, **_: object) -> None:
             self.weights = network().state_dict
 
-        def iterate(self) -> tuple[int, float, float]:
+        def iterate(self) -> NetworkIteration:
             self.iterations_done += 1
             assert self.iterations_done <= 3
             with suppress(KeyboardInterrupt):
                 if self.iterations_done == 3:
                     signal.raise_signal(signal.SIGINT)
-            return 100 * self.iterations_done, -1.0, 0.5
+            done = self.iterations_done
+            return NetworkIteration(done, 100 * done, 0.5, 0.0, -1.0)
 
         def save(self, folder: Path) -> None:
             folder.mkdir()

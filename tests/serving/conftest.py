@@ -133,8 +133,9 @@ class Talk:
     """A board on 64 GPUs, whose answers hold 50 s, told states and asked for pods at `now_s`."""
 
     def __init__(self, config: dict[str, Any], now_s: float) -> None:
-        scheduler, world = composition_of(config, 1), experiment_of(config).world
-        self.decider = Decider(world, scheduler, Defaults(None, None), 0)
+        scheduler, experiment = composition_of(config, 1), experiment_of(config)
+        defaults = Defaults(None, None, experiment.setting.also)
+        self.decider = Decider(experiment.world, scheduler, defaults, 0)
         self.now_s = now_s
         self.board = Board(self.decider, hold_s=50.0, clock=lambda: self.now_s)
 

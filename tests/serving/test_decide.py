@@ -155,6 +155,13 @@ def test_jobs_that_can_never_start_are_told_and_the_others_decided(service: Serv
     assert service.ask("POST", "/decide", state(waiting("huge", 65)))["waiting"] == []
 
 
+@pytest.mark.parametrize("name", ["H100", "h100-sxm5", "NVIDIA-H100-80GB-HBM3"])
+def test_a_type_has_the_names_that_it_has_in_traces(talk: Callable[..., Talk], name: str):
+    board = talk("topology.gpu_types=[p100,h100]", scheduler="fifo")
+    told = board.decide(state(waiting("a", 8, gpu_types=[name])))
+    assert [each.servers for each in told.decisions] == [{"1": 8}], told.impossible
+
+
 def test_types_cores_and_memory_decide_where_a_job_starts(talk: Callable[..., Talk]):
     board = talk("topology.gpu_types=[p100,v100]", "topology.cpu_milli=8000", scheduler="fifo")
     fast = waiting("fast", 8, gpu_types=["v100"], cores_per_gpu=1.0)
