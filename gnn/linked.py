@@ -50,7 +50,7 @@ class LinkedEncoder(Encoder):
     r"""Graph inside each server, then server -> rack -> datacenter and back down.
 
     Inside a server the nodes are its GPUs, PCIe switches and sockets, the edges PCIe, the way
-    between sockets and NVLink, with their bandwidths. `inner_rounds` updates (`gnn.linked`)
+    between sockets and NVLink, with their bandwidths. `inner_rounds` updates (`EdgeUpdate`)
     run on it; switches and sockets have no features and begin at zero, edges tell them apart. The
     server is given :math:`[\mathrm{mean} \| \mathrm{max}]` of its GPUs, its features and those of
     its links. From there on it is `gnn.encoder.HierarchicalEncoder`. Where a topology does not say
