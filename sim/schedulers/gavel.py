@@ -1,5 +1,6 @@
 """Gavel: a linear program shares the time on each type of GPU; rounds carry it out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,16 +190,29 @@ class TimesReceived:
         self._known = np.zeros(shape[0], dtype=np.bool_)  # the last program knew the job
         self._entitled_s = np.zeros(shape)
         self._received_s = np.zeros(shape)
+        # (J,) times that it had lost its GPUs when the last decision was done
+        self._stops = np.array(view.jobs.restarts)
 
     def count(self, view: ClusterView) -> None:
-        """Add the time since the last call: running jobs have run since then."""
+        """Add the time since the last decision.
+
+        Since then have run who runs, and who fails or is evicted just now and so waits again.
+        """
         past_s, self._at_s = view.now_s - self._at_s, view.now_s
         if past_s <= 0:
             return
         for jobs in (view.queued, view.running):
             self._entitled_s[jobs] += self._share[jobs] * past_s
-        if len(view.running):
-            self._received_s[view.running, ways_of(view)] += past_s
+        lost = view.queued[view.jobs.restarts[view.queued] > self._stops[view.queued]]
+        ran = np.concatenate([view.running, lost])
+        if len(ran):
+            self._received_s[ran, ways_of(view, ran)] += past_s
+
+    def note(self, view: ClusterView, preempts: Sequence[int]) -> None:
+        """Remember how often each job has lost its GPUs when `preempts` are done."""
+        for jobs in (view.queued, view.running):
+            self._stops[jobs] = view.jobs.restarts[jobs]
+        self._stops[list(preempts)] += 1
 
     def entitle(self, jobs: IntArray, share: FloatArray) -> None:
         """From now on `jobs` are to have these shares (n, T + 1) of the time."""
@@ -220,11 +234,11 @@ class TimesReceived:
         return ratio, share
 
 
-def ways_of(view: ClusterView) -> IntArray:
-    """(r,) type of GPU of each running job; the number of types where it has several."""
-    held = view.jobs.held[view.running]
+def ways_of(view: ClusterView, jobs: IntArray) -> IntArray:
+    """(n,) type of the GPUs that each of `jobs` has, or last had; number of types where several."""
+    held = view.jobs.held[jobs]
     begin = np.cumsum(held) - held
-    at = np.repeat(view.slot[view.running] - begin, held) + np.arange(held.sum())
+    at = np.repeat(view.slot[jobs] - begin, held) + np.arange(held.sum())
     kinds = view.topology.server_gpu_type[view.topology.gpu_server[view.placed[at]]]
     least, most = np.minimum.reduceat(kinds, begin), np.maximum.reduceat(kinds, begin)
     return np.where(least == most, least, len(view.topology.gpu_types)).astype(np.int64)
@@ -283,7 +297,9 @@ class Gavel(RoundScheduler):
         if self._times is None:
             self._times = TimesReceived(view)
         self._times.count(view)
-        return super().decide(view)
+        decision = super().decide(view)
+        self._times.note(view, decision.preempts)
+        return decision
 
     def allot(self, view: ClusterView) -> list[Share]:
         """Pairs of job and type by priority, as far as the GPUs go."""

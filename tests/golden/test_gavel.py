@@ -6,14 +6,25 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.jobs import Demands
+from sim.jobs import Attempts, Demands
 from sim.physics.physics import Physics
 from sim.placers.by_room import FirstFit
 from sim.schedulers.gavel import MAX_MIN, TOTAL_THROUGHPUT, Classes, Gavel, time_shares
 from sim.schedulers.orders import Las
 from sim.sharing import NoSharing
+from sim.topology.outages import Change
 from sim.topology.topology import Topology
-from tests.sim.worlds import Job, attempts, charted, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import (
+    Job,
+    attempts,
+    changes,
+    charted,
+    cluster,
+    gantt,
+    physics_of,
+    play,
+    world,
+)
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
 OLD_AND_NEW = cluster(2, 1, types=("old", "new"))
@@ -69,6 +80,21 @@ def test_jobs_alike_take_turns():
     assert charted(jobs, cluster(1, 1), gavel(), column_s=5.0) == "ABABABAB"
     # Least attained service lets B go on at 10, where it is level with A.
     assert charted(jobs, cluster(1, 1), LAS, column_s=5.0).startswith("ABb")
+
+
+def test_what_a_failed_or_evicted_job_ran_is_not_forgotten():
+    """A fails when it has done 4 and 8: each time it has had 4 s more, and B is next at once.
+
+    At 4 B has had nothing. At 10, due over received, A has 7.5 / 4 and B 7.5 / 6; at 14 A 9.5 / 8
+    and B 9.5 / 6. Were only those who run counted, A would have had nothing at 4.
+    """
+    jobs, drawing = [Job(0, 1, 13), Job(0, 1, 12)], "AaaaBbbbbbAaaaBbbbbbAaaaa"
+    fails = Attempts(np.array([0, 2, 2]), np.array([4.0, 8.0]))
+    assert charted(jobs, cluster(1, 1), gavel(), traits={"attempts": fails}) == drawing
+    # The same where A's server goes away for no time at all: its work is kept.
+    away = changes((4, 0, Change.CLOSE), (4, 0, Change.OPEN), (14, 0, Change.CLOSE),
+                   (14, 0, Change.OPEN))  # fmt: skip
+    assert charted(jobs, cluster(1, 1), gavel(), outages=away) == drawing
 
 
 def test_a_large_gang_gets_a_smaller_share_of_the_time():
