@@ -244,11 +244,10 @@ def evaluate(
         _check_names(names := named or [each.name for each in made])
         if windows is None:
             refuse_size_of_window(config["workload"], words)
-        of = None if windows is None else part
-        indices = range(1 if windows is None else experiment.played(part, windows))
+        of, played = (None, 1) if windows is None else (part, experiment.played(part, windows))
         rows = []
-        with RunCount("evaluating", len(indices) * len(made)) as count:
-            for index in indices:
+        with RunCount("evaluating", played * len(made)) as count:
+            for index in range(played):
                 jobs = experiment.whole() if of is None else experiment.window(of, index)
                 stretch = None if of is None else experiment.stretch(of, index)
                 for name, each in zip(names, made, strict=True):

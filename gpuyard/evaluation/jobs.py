@@ -2,8 +2,10 @@
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from sim.physics.reference import reference_steps_s
 from sim.protocols import Scheduler
 from sim.simulator import simulate
 from sim.topology.outages import NO_OUTAGES
+from sim.traces.job_traits import ERROR, TypeWords
 from sim.traces.prepare import picked_jobs
 
 log = logging.getLogger(__name__)
@@ -75,6 +78,12 @@ def most_workers(ask: Sequence[int], world: World) -> float:
         if each > 0 and has is not None:
             workers = np.minimum(workers, has // each)
     return float(np.bincount(world.partition_of_server, weights=workers).max())
+
+
+def type_mask(names: Sequence[str], world: World, also: Mapping[str, str]) -> int:
+    """Bits of the GPU types that bear one of these names, or of which one is another (`also`)."""
+    words = TypeWords(world.topology.gpu_types, {}, ERROR, also)
+    return reduce(or_, map(words.bits, names), 0)
 
 
 def speed_of_asked(jobs: JobTable, world: World) -> FloatArray:

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
-from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, most_workers
+from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, most_workers, type_mask
 from gpuyard.launch.errors import instead
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from gpuyard.serving.places import SHOWN, Places, named
@@ -16,7 +14,6 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import InvalidDecision
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, Identity, JobTable, codes_of
 from sim.simulator import Instant, Simulator, set_to
-from sim.traces.job_traits import ERROR, TypeWords
 from sim.view import Signal
 
 OF_DURATION = Signal.PREDICTION | Signal.DURATION
@@ -103,8 +100,6 @@ class Setter:
             self._row_of[None] = self._profile_row(defaults.profile, "default_profile")
         elif not needs & OF_PROFILE:
             self._row_of[None] = int(np.argmax(world.physics.catalogue.gang_ok))
-        known = world.topology.gpu_types
-        self._type_words = TypeWords(known, {}, ERROR, defaults.also)  # as those of traces
         self.places, self._partitions = Places(world), world.partitions
         sizes = np.bincount(world.partition_of_server, weights=world.topology.gpus_per_server)
         self.largest = int(sizes.max())
@@ -239,7 +234,7 @@ class Setter:
         """Bits of the GPU types that will do."""
         if names is None:
             return ANY_TYPE
-        return reduce(or_, map(self._type_words.bits, names), 0)
+        return type_mask(names, self.world, self._defaults.also)
 
     def _demands(self, numbers: JobNumbers, order: IntArray) -> Demands | None:
         """What each GPU's worker asks for; None where nobody asks for more than GPUs."""
