@@ -16,10 +16,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import Schedule, optimistic_costs, order_of, plan_of_schedule
 from sim.dag.problem import DagArrays
-from sim.dag.search import Meter, Start
+from sim.dag.search import NOISE_LOG10, Meter, Start
 from sim.dag.whales import WorlRtgsSearch
-
-NOISE_LOG10 = (-2.0, -0.5)  # relative, on times to go: as for the other searches
 
 
 class ValueGenerator:

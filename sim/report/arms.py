@@ -10,7 +10,7 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.files import ReportError, csv_text, known_cells
 from sim.report.job_times import UNKNOWN, Interval, mean_interval, percent
-from sim.report.league import METRIC, Cluster, LeagueRun, Place, mean_over, ratio_over
+from sim.report.league import METRIC, PER_H, Cluster, LeagueRun, Place, mean_over, ratio_over
 from sim.report.page_table import agents_apart
 from sim.report.standings import uncounted
 from sim.report.table_text import (
@@ -26,7 +26,6 @@ from sim.report.table_text import (
 )
 
 AT = "@"  # a name in results is SCHEDULER@ARM
-PER_H = 1.0 / 3600.0
 COLUMNS = ("cell", "scheduler", "arm", "windows", "jct_mean_s", "jct_low_s", "jct_high_s")
 
 Key = tuple[str, str, str]  # cell, scheduler, arm
