@@ -44,8 +44,8 @@ LEAST_MODELS = 3  # to hold one out
 def model_folds(rows: CoRows, solos: SoloProfiles) -> Iterator[Fold]:
     """Hold out one model at a time: judged are all rows that it takes part in, in any role.
 
-    No fold where there are fewer than LEAST_MODELS. A model that every row has is passed over: without
-    it there is nothing to fit.
+    No fold where there are fewer than LEAST_MODELS. A model that every row has is passed over:
+    without it there is nothing to fit.
     """
     models, names = models_of(rows, solos), model_names(rows, solos)
     for name in sorted(names) if len(names) >= LEAST_MODELS else ():
