@@ -289,7 +289,8 @@ def _takers(run: Run, event: int) -> str:
     log, lost = run.log, set(run.log.gpus[event].tolist())
     takers, at = [], event + 1
     while at < len(log.kind) and log.time_s[at] == log.time_s[event]:
-        if log.kind[at] == Kind.START and lost & set(log.gpus[at].tolist()):
+        taken = log.kind[at] == Kind.START and not lost.isdisjoint(log.gpus[at].tolist())
+        if taken and log.job[at] != log.job[event]:  # one that moves may keep some of its own
             takers.append(int(log.job[at]))
         at += 1
     return f"by {named(run, np.array(takers))}" if takers else ""

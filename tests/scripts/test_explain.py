@@ -137,6 +137,21 @@ def test_preempted_and_by_whom(told):
     assert rows[2]["words"] == "by job b"
 
 
+def test_who_moves_and_keeps_some_of_its_gpus_is_not_preempted_by_itself(told):
+    """b wants 6 on one server, of which a holds half of one and all of the next.
+
+                 t=5         t=10
+    server 0     r r a a     b b b .     2 GPUs a sign; a, with most to go, gives way,
+    server 1     a a a a     a a a a     and goes on where it was and beside q
+    server 2     q q . .     q q a a
+    """
+    trace = HEAD + "r,0,4,5\na,1,12,1000\nq,2,4,500\nb,10,6,50\n"
+    _, rows = told(trace, "a", "scheduler=srtf", "restart_s=0", "topology.servers=3")
+    assert [row["words"] for row in rows[1:4]] == [
+        "on GPUs 4-15 of servers 0, 1", "by job b", "on GPUs 8-15,20-23 of servers 1, 2",
+    ]  # fmt: skip
+
+
 def test_who_is_preempted_and_gives_up_has_waited_in_between(told):
     trace = "job_id,submit_s,num_gpus,duration_s,withdraw_s\na,0,16,100,12\nb,1,16,10000,\n"
     found, rows = told(trace, "a", *LAST, "workload.columns.withdraw_s=withdraw_s")
