@@ -157,7 +157,8 @@ def _looks(
     for now_s in halts:
         if status[row] == QUEUED:
             if waits % stride == 0:
-                looks.append((simulator.num_events(), judge.look(views.view(), row)))
+                logged = simulator.num_events()
+                looks.append((logged, judge.look(views.view(), row, logged)))
                 seen += looks[-1][1].waiting * (SORTING if judge.sorts else 1)
                 if seen > ENTRIES_A_STRIDE:
                     stride, seen = 2 * stride, 0

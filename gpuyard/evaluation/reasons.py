@@ -18,6 +18,7 @@ from sim.engine.rule import Filling, own_code
 from sim.kernel.free_gpus import workers_for
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
+from sim.report.run_tables import ORDERS
 from sim.run import Kind, Run
 from sim.schedulers.a_srpt import ASrpt
 from sim.schedulers.dally import Dally
@@ -38,8 +39,11 @@ class Judge(Protocol):
     rank_rule: str
     sorts: bool  # it puts the whole queue in order at each look
 
-    def look(self, view: ClusterView, job: int) -> Look:
-        """Of a job that waits in `view`, which shows the state just after a decision."""
+    def look(self, view: ClusterView, job: int, events: int) -> Look:
+        """Of a job that waits in `view`, the state just after a decision.
+
+        The last of the first `events` events of the run are that decision's orders.
+        """
 
 
 def judge_of(scheduler: Scheduler, run: Run) -> Judge:
@@ -58,8 +62,8 @@ def judge_of(scheduler: Scheduler, run: Run) -> Judge:
 class _Instant:
     """A partition's side of a state just after a decision, and what the decision started there."""
 
-    def __init__(self, run: Run, view: ClusterView, job: int, *, steals: bool) -> None:
-        """Look at the partition of `job`."""
+    def __init__(self, run: Run, view: ClusterView, job: int, events: int, *, steals: bool) -> None:
+        """Look at the partition of `job`, after the first `events` events."""
         self.run, self.job = run, job
         self.partition = int(view.jobs.partition[job])
         self.gang = int(run.jobs.num_gpus[job])
@@ -68,7 +72,7 @@ class _Instant:
         self.left: IntArray = (
             view.queued[at[view.queued] == self.partition] if several else view.queued
         )
-        starts, forwarded = _orders(run, view)
+        starts, forwarded = _orders(run, view, events)
         self.starts: IntArray = starts[at[starts] == self.partition]
         own = self.starts  # those of the queue of this partition
         if len(forwarded):
@@ -153,11 +157,16 @@ class _Instant:
         )
 
 
-def _orders(run: Run, view: ClusterView) -> tuple[IntArray, IntArray]:
-    """Jobs that were started at this instant, in order, and still run; jobs that were forwarded."""
-    log = run.log
-    first, last = (int(np.searchsorted(log.time_s, view.now_s, side)) for side in ("left", "right"))
-    kind, job = log.kind[first:last], log.job[first:last]
+def _orders(run: Run, view: ClusterView, events: int) -> tuple[IntArray, IntArray]:
+    """What the decision did with whose orders the first `events` events end.
+
+    Jobs that it started, in order, and that still run; jobs that it forwarded. Time alone does not
+    tell: where a job has no work, an instant comes twice.
+    """
+    log, first = run.log, events
+    while first > 0 and log.time_s[first - 1] == view.now_s and log.kind[first - 1] in ORDERS:
+        first -= 1
+    kind, job = log.kind[first:events], log.job[first:events]
     started, forwarded = job[kind == Kind.START], job[kind == Kind.FORWARD]
     if len(started) > 1:
         _, where = np.unique(started, return_index=True)
@@ -194,9 +203,9 @@ class QueueJudge:
         self.sorts = not self._lasts
         self._places: IntArray | None = None  # (J,) in an order that lasts
 
-    def look(self, view: ClusterView, job: int) -> Look:
+    def look(self, view: ClusterView, job: int, events: int) -> Look:
         """Its place in the order, and why it was passed over there."""
-        now = _Instant(self._run, view, job, steals=self._steals)
+        now = _Instant(self._run, view, job, events, steals=self._steals)
         ahead, started, rank = self._before(now)
         occupancy = now.occupancy(set(started.tolist()))
         room = now.room(occupancy.tenants)
@@ -278,10 +287,10 @@ class ASrptJudge:
         """`scheduler` is the one that plays."""
         self._scheduler, self._run = scheduler, run
 
-    def look(self, view: ClusterView, job: int) -> Look:
+    def look(self, view: ClusterView, job: int, events: int) -> Look:
         """Where it stands: in the virtual machine, behind somebody, or at its turn."""
         scheduler = self._scheduler
-        now = _Instant(self._run, view, job, steals=False)
+        now = _Instant(self._run, view, job, events, steals=False)
         order = scheduler.standing(now.view)
         at = int(np.flatnonzero(order == job)[0])
         occupancy = now.occupancy(set(order[:at].tolist()))
@@ -319,9 +328,9 @@ class PolicyJudge:
         """
         self._run, self._declines, self._shares = run, declines, shares
 
-    def look(self, view: ClusterView, job: int) -> Look:
+    def look(self, view: ClusterView, job: int, events: int) -> Look:
         """What was free when the decision began, and what it made of it."""
-        now = _Instant(self._run, view, job, steals=True)
+        now = _Instant(self._run, view, job, events, steals=True)
         if self._run.jobs.elastic is not None:  # it may run on fewer
             now.gang = int(self._run.jobs.elastic.least_gpus[job])
         rank = int(np.searchsorted(now.view.queued, job)) + 1

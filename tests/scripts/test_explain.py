@@ -186,6 +186,18 @@ def test_an_order_by_what_is_free_is_asked_as_of_before_the_starts(told):
     assert (waits["rank_last"], waits["free_gpus_most"]) == (2, 0)
 
 
+def test_of_an_instant_that_comes_twice_each_decision_has_its_own_starts(told):
+    """At 100 zero and y start, and zero, which has no work, ends: w is looked at once more.
+
+    At its turn 14 GPUs were free first, beside zero, and then 8, beside y.
+    """
+    trace = HEAD + "long,0,16,100\nzero,1,2,0\nw,1,15,50\ny,1,8,100\n"
+    passing = ("scheduler=sjf", "estimator=oracle", "scheduler.skip_blocked=true", "agents.count=1")
+    _, rows = told(trace, "w", *passing)
+    assert short(rows)[1:3] == [("no GPUs free", 1, 200, 3), ("started", 200, 250, 0)]
+    assert (rows[1]["free_gpus_least"], rows[1]["free_gpus_most"]) == (0, 14)
+
+
 def test_looks_and_events_of_one_instant_stand_in_their_order(told):
     """The policy has several turns an instant; in one of them it forwards the job."""
     trace = HEAD + "a,0,8,100\nb,0,8,300\nc,2,4,50\nd,2,4,20\ne,2,2,20\nf,2,8,500\n"
