@@ -31,6 +31,7 @@ BY_SUBMISSION = "place by submission, for this scheduler keeps no order of its o
 MOST_NAMED = 3  # jobs
 LASTING = (ARRIVAL, SMALLEST_GANG, LEFT, SERVICE)  # orders in which nobody overtakes by waiting
 Cause = tuple[Reason, str, bool]  # reason, details, certain
+Held = list[tuple[int, IntArray]]  # jobs, and the GPUs of each
 
 
 class Judge(Protocol):
@@ -72,7 +73,8 @@ class _Instant:
         self.left: IntArray = (
             view.queued[at[view.queued] == self.partition] if several else view.queued
         )
-        starts, forwarded = _orders(run, view, events)
+        starts, forwarded, stopped = _orders(run, view, events)
+        self._stopped = [(job, gpus) for job, gpus in stopped if at[job] == self.partition]
         self.starts: IntArray = starts[at[starts] == self.partition]
         own = self.starts  # those of the queue of this partition
         if len(forwarded):
@@ -102,6 +104,22 @@ class _Instant:
         left = (job for job in self.starts.tolist() if job not in before)
         occupancy.vacate_all((job, self.view.gpus_of(job)) for job in left)
         return occupancy
+
+    def stopped_later(self, before: set[int]) -> Held:
+        """Jobs that gave way to others of the started than those in `before`.
+
+        They gave way to who has one of their GPUs now, or with demands who is on their servers.
+        """
+        place = np.arange(self.view.topology.num_gpus)
+        if self.view.jobs.demands is not None:
+            place = self.view.topology.gpu_server
+        ours = (self.view.gpus_of(job) for job in self.starts.tolist() if job in before)
+        taken = {at for gpus in ours for at in place[gpus].tolist()}
+        return [
+            (job, gpus)
+            for job, gpus in self._stopped
+            if job not in before and job != self.job and taken.isdisjoint(place[gpus].tolist())
+        ]
 
     def room(self, tenants: IntArray) -> IntArray:
         """(S,) GPUs without a tenant on servers of the partition that are up."""
@@ -157,11 +175,11 @@ class _Instant:
         )
 
 
-def _orders(run: Run, view: ClusterView, events: int) -> tuple[IntArray, IntArray]:
+def _orders(run: Run, view: ClusterView, events: int) -> tuple[IntArray, IntArray, Held]:
     """What the decision did with whose orders the first `events` events end.
 
-    Jobs that it started, in order, and that still run; jobs that it forwarded. Time alone does not
-    tell: where a job has no work, an instant comes twice.
+    Jobs that it started, in order, and that still run; that it forwarded; that it stopped. Time
+    alone does not tell: where a job has no work, an instant comes twice.
     """
     log, first = run.log, events
     while first > 0 and log.time_s[first - 1] == view.now_s and log.kind[first - 1] in ORDERS:
@@ -171,7 +189,9 @@ def _orders(run: Run, view: ClusterView, events: int) -> tuple[IntArray, IntArra
     if len(started) > 1:
         _, where = np.unique(started, return_index=True)
         started = started[np.sort(where)]
-    return started[state_of(view).job["status"][started] == RUNNING], forwarded
+    at = first + np.flatnonzero(kind == Kind.PREEMPT)
+    stopped = [(int(log.job[event]), log.gpus[event]) for event in at.tolist()]
+    return started[state_of(view).job["status"][started] == RUNNING], forwarded, stopped
 
 
 def named(run: Run, jobs: IntArray) -> str:
@@ -208,8 +228,11 @@ class QueueJudge:
         now = _Instant(self._run, view, job, events, steals=self._steals)
         ahead, started, rank = self._before(now)
         occupancy = now.occupancy(set(started.tolist()))
+        stopped = now.stopped_later(set(started.tolist()))
+        for other, gpus in stopped:  # at this job's turn they still ran
+            occupancy.occupy(other, gpus)
         room = now.room(occupancy.tenants)
-        return now.seen(rank, room, self._cause(now, occupancy, ahead, room))
+        return now.seen(rank, room, self._cause(now, occupancy, ahead, room, stopped))
 
     def _before(self, now: _Instant) -> tuple[IntArray, IntArray, int]:
         """Of the jobs before the one asked for: who waits, the first of all first; who started.
@@ -240,22 +263,18 @@ class QueueJudge:
             self._places[order] = jobs
         return self._places
 
-    def _cause(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Cause:
+    def _cause(
+        self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray, stopped: Held
+    ) -> Cause:
         child = self._child
         if len(ahead) and not child.skip_blocked and not isinstance(child, Easy):
             head = int(ahead[0])
             gang = self._run.jobs.num_gpus[head]
             return Reason.BEHIND, f"{named(self._run, ahead[:1])} of {gang} GPUs blocks it", True
-        if child.sharing.shares:
-            slots = occupancy.shared(
-                now.view, now.job, getattr(child.sharing, "least_speed", ANY_SPEED)
-            )
-        else:
-            slots = occupancy.exclusive(now.view, now.job)
-        lacking = now.lacking(room, slots.usable_per_server)
+        lacking = now.lacking(room, self._usable(now, occupancy))
         if lacking is not None:
             if lacking[0] is Reason.NO_GPUS and isinstance(child, PreemptiveScheduler):
-                return Reason.NO_GPUS, "those who run come before it, or would give too few", True
+                return Reason.NO_GPUS, self._who_stays(now, occupancy, child, stopped), True
             return lacking
         gpus = child.sharing.place(now.view, occupancy, now.job, child.placer, child.rng)
         if gpus is None:
@@ -266,6 +285,28 @@ class QueueJudge:
         words = "its rule passed over it" if self._fills else "there was room for it at its rank"
         others = f": it started {named(self._run, now.starts)}" if len(now.starts) else ""
         return Reason.CHOSEN, words + others, False
+
+    def _usable(self, now: _Instant, occupancy: Occupancy) -> IntArray:
+        """(S,) GPUs that the job could use, empty or shared as the rule has it."""
+        sharing = self._child.sharing
+        if not sharing.shares:
+            return occupancy.exclusive(now.view, now.job).usable_per_server
+        least_speed = getattr(sharing, "least_speed", ANY_SPEED)
+        return occupancy.shared(now.view, now.job, least_speed).usable_per_server
+
+    def _who_stays(
+        self, now: _Instant, occupancy: Occupancy, child: PreemptiveScheduler, stopped: Held
+    ) -> str:
+        """Why nobody gave way to the job: what those who come after it would have given."""
+        held = [*((job, now.view.gpus_of(job)) for job in now.view.running.tolist()), *stopped]
+        jobs = np.array([job for job, _ in held] + [now.job], dtype=np.int64)
+        *keys, own = np.asarray(child.priority(now.view, jobs)).tolist()
+        without = occupancy.copy()
+        without.vacate_all(pair for pair, key in zip(held, keys, strict=True) if key > own)
+        if self._usable(now, without).sum() < now.gang:
+            return "those who run come before it, or would give too few"
+        placer = child.placer.name
+        return f"those who come after it would give enough, not where {placer} would put {now.gang}"
 
 
 def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Cause:

@@ -152,6 +152,27 @@ def test_who_moves_and_keeps_some_of_its_gpus_is_not_preempted_by_itself(told):
     ]  # fmt: skip
 
 
+def test_who_comes_after_a_large_gang_and_stops_others_left_it_nothing_free(told):
+    """At 20 small takes the 8 GPUs of lo; big, before it, wants 12, and hi goes on until 200."""
+    trace = HEAD + "hi,0,8,200\nlo,0,8,1000\nbig,10,12,300\nsmall,20,8,500\n"
+    _, rows = told(trace, "big", "scheduler=srtf", "restart_s=0", "placer=first_fit")
+    assert short(rows)[1] == ("no GPUs free", 10, 200, 2)
+    assert rows[1]["words"] == "those who run come before it, or would give too few"
+    assert (rows[1]["free_gpus_least"], rows[1]["free_gpus_most"]) == (0, 0)
+
+
+def test_who_would_give_way_may_be_where_the_placer_wants_nobody(told):
+    """a and b, 4 GPUs each, come after c, which wants 8 on one server: x has the rest of the first.
+
+    At 101 x is gone, and a gives way.
+    """
+    trace = HEAD + "a,0,4,1000\nx,1,4,100\nb,2,4,1000\ny,3,4,100\nc,10,8,300\n"
+    _, rows = told(trace, "c", "scheduler=srtf", "restart_s=0")
+    assert short(rows)[1] == ("no GPUs free", 10, 101, 1)
+    give = "those who come after it would give enough, not where consolidated would put 8"
+    assert rows[1]["words"] == give
+
+
 def test_who_is_preempted_and_gives_up_has_waited_in_between(told):
     trace = "job_id,submit_s,num_gpus,duration_s,withdraw_s\na,0,16,100,12\nb,1,16,10000,\n"
     found, rows = told(trace, "a", *LAST, "workload.columns.withdraw_s=withdraw_s")
