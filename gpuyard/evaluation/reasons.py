@@ -18,6 +18,7 @@ from sim.engine.rule import Filling, own_code
 from sim.kernel.free_gpus import workers_for
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
+from sim.report.gpu_use import starts_on_fewer
 from sim.report.run_tables import ORDERS
 from sim.run import Kind, Run
 from sim.schedulers.a_srpt import ASrpt
@@ -108,7 +109,7 @@ class _Instant:
     def stopped_later(self, before: set[int]) -> Held:
         """Jobs that gave way to others of the started than those in `before`.
 
-        They gave way to who has one of their GPUs now, or with demands who is on their servers.
+        That is, to who has one of their GPUs now, or with demands who is on their servers.
         """
         place = np.arange(self.view.topology.num_gpus)
         if self.view.jobs.demands is not None:
@@ -178,8 +179,8 @@ class _Instant:
 def _orders(run: Run, view: ClusterView, events: int) -> tuple[IntArray, IntArray, Held]:
     """What the decision did with whose orders the first `events` events end.
 
-    Jobs that it started, in order, and that still run; that it forwarded; that it stopped. Time
-    alone does not tell: where a job has no work, an instant comes twice.
+    Jobs that it started, in order, and that still run; that it forwarded; that it stopped. Not by
+    time alone: it comes twice where a job has no work.
     """
     log, first = run.log, events
     while first > 0 and log.time_s[first - 1] == view.now_s and log.kind[first - 1] in ORDERS:
@@ -299,14 +300,14 @@ class QueueJudge:
     ) -> str:
         """Why nobody gave way to the job: what those who come after it would have given."""
         held = [*((job, now.view.gpus_of(job)) for job in now.view.running.tolist()), *stopped]
-        jobs = np.array([job for job, _ in held] + [now.job], dtype=np.int64)
+        jobs = np.array([*(job for job, _ in held), now.job])
         *keys, own = np.asarray(child.priority(now.view, jobs)).tolist()
         without = occupancy.copy()
         without.vacate_all(pair for pair, key in zip(held, keys, strict=True) if key > own)
         if self._usable(now, without).sum() < now.gang:
             return "those who run come before it, or would give too few"
-        placer = child.placer.name
-        return f"those who come after it would give enough, not where {placer} would put {now.gang}"
+        where = f"where {child.placer.name} would put {now.gang}"
+        return f"those who come after it would give enough, not {where}"
 
 
 def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Cause:
@@ -368,12 +369,13 @@ class PolicyJudge:
         With `shares` it may also be put beside others.
         """
         self._run, self._declines, self._shares = run, declines, shares
+        elastic = run.jobs.elastic if starts_on_fewer(run) else None  # most start whole gangs
+        self._least = run.jobs.num_gpus if elastic is None else elastic.least_gpus
 
     def look(self, view: ClusterView, job: int, events: int) -> Look:
         """What was free when the decision began, and what it made of it."""
         now = _Instant(self._run, view, job, events, steals=True)
-        if self._run.jobs.elastic is not None:  # it may run on fewer
-            now.gang = int(self._run.jobs.elastic.least_gpus[job])
+        now.gang = int(self._least[job])
         rank = int(np.searchsorted(now.view.queued, job)) + 1
         before = now.occupancy(set())
         room = now.room(before.tenants)

@@ -10,6 +10,7 @@ from sim.report.timeline import (
     Steps,
     combined,
     first_s,
+    gpu_lists,
     gpus_without,
     hold_change,
     running_count,
@@ -135,6 +136,13 @@ def attempts_of(run: Run) -> Attempts:
         start_event=start_event,
         open=is_open[order],
     )
+
+
+def starts_on_fewer(run: Run) -> bool:
+    """Whether a job was ever started on fewer GPUs than it asks for, as elastic ones may be."""
+    starts = np.flatnonzero(run.log.kind == Kind.START)
+    held = np.diff(gpu_lists(run.log).first)[starts]
+    return bool((held < run.jobs.num_gpus[run.log.job[starts]]).any())
 
 
 @dataclass(frozen=True)

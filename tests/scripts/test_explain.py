@@ -282,6 +282,15 @@ def test_who_may_share_is_not_told_that_no_gpus_are_free(told):
     assert not any("shared" in row["words"] for row in rows)
 
 
+@pytest.mark.parametrize("scheduler", ["dally", "themis", "tiresias_leased"])
+def test_an_elastic_job_is_offered_its_whole_gang_by_who_starts_none_on_fewer(told, scheduler):
+    """4 of 16 GPUs are free; e asks for 8, and 2 would do for schedulers that resize."""
+    sizes = [f"workload.columns.{name}={name}" for name in ("least_gpus", "most_gpus")]
+    trace = HEAD.replace("\n", ",least_gpus,most_gpus\n") + "a,0,12,1000,12,12\ne,10,8,100,2,8\n"
+    _, rows = told(trace, "e", f"scheduler={scheduler}", *sizes, "estimator=oracle")
+    assert (*short(rows)[1][:3], rows[1]["certain"]) == ("no GPUs free", 10, 1000, True)
+
+
 @pytest.mark.parametrize(
     ("trace", "server", "reason"),
     [
