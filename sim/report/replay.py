@@ -119,6 +119,8 @@ class Replay:
             self._expect(state, (WAITING,))
         elif kind == Kind.WITHDRAW and state != RUNNING:
             self._expect(state, (WAITING, BLOCKED))
+            if gpus:
+                raise self._wrong(f"gives back GPUs {_few(gpus)}, it held none")
             self._move(job, GONE)
         elif kind in STOPS:
             self._expect(state, (RUNNING,))

@@ -99,6 +99,24 @@ def test_wrong_kinds(shared, event, kind, words):
         replay_of(shared, kind=kinds).finish()
 
 
+def test_who_is_withdrawn_while_it_waits_gives_nothing_back(hand):
+    """It runs from 0 to 5, and from 10 to 12, when it is withdrawn; its second start is missing.
+
+    Its first one stands for both in the file of jobs.
+    """
+    twice = hand.Job(0.0, 20.0, ((0.0, 5.0, [0]), (10.0, 12.0, [1])),
+                     ends=(Kind.PREEMPT, Kind.WITHDRAW))  # fmt: skip
+    run = hand.build_run([twice], 1, 2, 1)
+    replay_of(run).finish()
+    kept = np.array([0, 1, 2, 4])
+    columns = {
+        name: getattr(run.log, name)[kept] for name in ("time_s", "kind", "job", "partition")
+    }
+    less = replay_of(run, **columns, gpus=[run.log.gpus[event] for event in kept.tolist()])
+    with pytest.raises(ReportError, match=r"event 3 .*withdraw .* gives back GPUs 1, it held none"):
+        less.finish()
+
+
 def test_gpus_that_are_not_given_back_times_that_go_back_and_one_tenant_too_many(shared, cut_off):
     words = "event 4, the last: 1 jobs still hold GPUs; the first is job job-0 with GPUs 1"
     with pytest.raises(ReportError, match=words):
