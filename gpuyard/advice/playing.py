@@ -28,7 +28,7 @@ from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.terminal import Lines
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.jobs import JobTable
+from sim.jobs import JobTable, never_ran
 from sim.protocols import Looping, Scheduler
 from sim.report.job_times import counted, given_up
 from sim.report.timeline import forlorn
@@ -176,7 +176,8 @@ def run_of(candidate: Candidate) -> Run:
 def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     """The row of the trace itself; None where no measured job began.
 
-    `waited_s` (J,) is from submission to start as it was; NaN: the job never began.
+    `waited_s` (J,) is from submission to start as it was; NaN: the job never began. Who was given
+    up before it had any work counts no more than in the rows that are played.
     """
     experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
@@ -187,7 +188,8 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
             "%d jobs ran though a parent did not complete: no row plays them, and %s is without "
             "them; 'workload.rules.ignore=[fates]' plays them", ran, WHAT_HAPPENED,
         )  # fmt: skip
-    waited_s = np.where(lost, np.nan, waited_s)
+    idle = never_ran(jobs.duration_s, None if jobs.fates is None else jobs.fates.withdraw_s)
+    waited_s = np.where(lost | idle, np.nan, waited_s)
     large = large_gang(jobs, topology, scenario.large)
     finished = finished_of_trace(jobs, waited_s, topology, blocks, large)
     if not len(finished.block):

@@ -126,6 +126,18 @@ def test_a_log_whose_children_ran_though_parents_failed_is_compared_on_the_jobs_
     assert rows["jct_mean_s"].tolist() == [50.0, 50.0]
 
 
+def test_who_was_given_up_without_any_work_counts_neither_as_played_nor_as_it_happened():
+    """Jobs of 50 s each; every fourth was given up at once, and the log has a start of it."""
+    rows = {"job_id": [f"j{k}" for k in range(40)], "submit_s": np.arange(40) * 100.0}
+    jobs = pd.DataFrame(rows).assign(num_gpus=1, waited_s=0.0)
+    jobs["duration_s"] = [0.0 if k % 4 == 1 else 50.0 for k in range(40)]
+    jobs["withdraw_s"] = [5.0 if k % 4 == 1 else None for k in range(40)]
+    found = gpuyard.advise(jobs, "small_leaf_spine", overrides=[*OFF, FIFO]).frame
+    rows = found[found["scheduler"].isin(["what_happened", "fifo+consolidated"])]
+    assert rows["jobs"].tolist() == [30, 30] and rows["jobs_withdrawn"].tolist() == [10, 10]
+    assert rows["jct_mean_s"].tolist() == [50.0, 50.0]
+
+
 def test_a_user_of_whom_nothing_finishes_is_told_beside_the_fairness_of_the_others():
     rows = {"job_id": ["a1", "b1", "a2", "b2"], "submit_s": [0, 10, 1000, 1010]}
     jobs = pd.DataFrame(rows).assign(num_gpus=64, duration_s=1000.0)
