@@ -28,7 +28,7 @@ from marl.topdrl.codec import (
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import check_numbers
 from sim.jobs import JobTable
-from sim.kernel.layout import RUNNING
+from sim.kernel.layout import QUEUED, RUNNING
 from sim.simulator import Simulator
 
 FLOW, CREDIT = "flow", "credit"
@@ -211,12 +211,23 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
     def _advance(self) -> bool:
         assert self._simulator is not None
         now_s, idle = self._view.now_s, float(self._view.server_free.sum())
-        somebody = len(self._view.queued) > 0
+        waiting = self._view.queued.copy()
         alive = self._simulator.advance()
         self._view = self._views.view()
-        if somebody:
-            self._reward.idle(idle * (self._view.now_s - now_s))
+        if len(waiting) > 0:
+            self._reward.idle(idle * (self._waited_until_s(waiting) - now_s))
         return alive
+
+    def _waited_until_s(self, waiting: IntArray) -> float:
+        """Until when some of those who waited at the last instant did: now, or all gave up before.
+
+        They did so at once, for an instant at which somebody still waits is the next one.
+        """
+        assert self._simulator is not None
+        jobs, status = self._simulator.jobs, self._simulator.state.job["status"]
+        if jobs.fates is None or (status[waiting] == QUEUED).any():
+            return self._view.now_s
+        return float((jobs.submit_s + jobs.fates.withdraw_s)[waiting].max())
 
     def _observed(self) -> Observation:
         self._actions.legal = self._turn.observation["action_mask"].astype(np.int8)

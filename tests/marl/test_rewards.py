@@ -14,8 +14,10 @@ from marl.env.layout import WORKER, CodecRules
 from marl.env.memory import Gathered
 from marl.env.scheduling_env import SchedulingEnv
 from marl.env.world import DelayReward, ProgressReward
+from marl.topdrl.env import RewardSpec
 from sim.errors import GpuYardError, InvalidDecision
 from sim.jobs import COMPLETED, NEVER_S, Fates
+from tests.marl import topdrl_worlds as york
 from tests.marl.worlds import (
     MIXED_JOBS,
     RULES,
@@ -265,3 +267,20 @@ def test_an_episode_that_has_not_begun_or_has_ended_is_an_error():
     env.step({a: any_legal(np.random.default_rng(0), o) for a, o in observations.items()})
     with pytest.raises(RuntimeError, match="after the episode's end"):
         env.step({})
+
+
+def test_gpus_that_idle_once_the_last_who_waits_gave_up_cost_a_picker_nothing():
+    """A pair holds 2 of 4 GPUs until 60; a gang of 4 waits from 10 until 30; one more comes at 100.
+
+    Two GPUs idle for those 20 s, at 0.25 a GPU-second; the pair takes 120 GPU-seconds.
+    """
+    world = york.york_world(racks=1)
+    jobs = job_table(
+        [york.job(world, at, gang, s) for at, gang, s in ((0, 2, 60), (10, 4, 9), (100, 1, 9))]
+    )
+    fates = Fates(np.full(3, COMPLETED), np.array([NEVER_S, 20.0, NEVER_S]))
+    env = york.env_of(world, reward=RewardSpec(kind="credit", price=0.25))
+    seen, _ = env.reset(options={"jobs": replace(jobs, fates=fates)})
+    worth = float(seen["slots"][0, 4])
+    reward = env.step(0)[1]
+    assert reward == pytest.approx((120 * (worth - 0.25) - 0.25 * 2 * 20) / (400 / 3), rel=1e-6)
