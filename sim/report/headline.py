@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sim.errors import nearest
 from sim.files import (
     ComparisonRow,
@@ -30,6 +28,7 @@ from sim.report.standings import (
     Key,
     Units,
     beside_agents,
+    best_of,
     setting_of,
     setting_title,
     uncounted,
@@ -196,12 +195,11 @@ def _best(runs: Runs, units: Units) -> tuple[str, str] | None:
     """
     done = {key: [row for row in rows if row.metrics[JCT] > 0] for key, rows in runs.items()}
     places = {row.labels.unit for rows in done.values() for row in rows}
-    logs = {
-        key: float(np.mean(np.log([*units.values(rows, JCT).values()])))
+    return best_of({
+        key: units.values(rows, JCT)
         for key, rows in done.items()
-        if rows and {row.labels.unit for row in rows} == places
-    }
-    return min(logs, key=lambda key: logs[key], default=None)
+        if {row.labels.unit for row in rows} == places
+    })  # fmt: skip
 
 
 def _single(labels: Labels) -> str:

@@ -20,7 +20,7 @@ from sim.report.job_times import (
     percent,
 )
 from sim.report.significance import LEAST_COMPARED, Ranking, ranking
-from sim.report.standings import uncounted
+from sim.report.standings import best_of, uncounted
 from sim.report.table_text import UNCOUNTED, UNDONE, TableText, interval_text, mark, ratio_text
 
 METRIC = "jct_mean_s"
@@ -237,15 +237,15 @@ def default_reference(league: League, everywhere: Ranking | None) -> str:
 
     By mean rank; too few for ranks by geometric mean JCT.
     """
-
-    def log_jct(name: str) -> float:
-        logs = [np.log(run.row.metrics[METRIC]) for run in league.runs[name].values()]
-        return float(np.nan_to_num(np.mean(logs), nan=np.inf))
-
-    complete = sorted(league.complete(), key=log_jct)
-    names = complete if everywhere is None else list(everywhere.names)
-    known = [name for name in names if league.labels(name).information != "oracle"]
-    return next(iter([*known, *names, *league.runs]))
+    names = league.complete() if everywhere is None else list(everywhere.names)
+    known = [name for name in names if league.labels(name).information != "oracle"] or names
+    if everywhere is None:
+        jct_s = {
+            name: {place: run.row.metrics[METRIC] for place, run in league.runs[name].items()}
+            for name in known
+        }
+        known = [best for best in (best_of(jct_s),) if best is not None]
+    return next(iter([*known, *league.runs]))
 
 
 def _order(row: LeagueRow) -> tuple[float, float, str]:

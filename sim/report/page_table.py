@@ -13,7 +13,7 @@ from sim.files import ReportError, csv_text, known_cells
 from sim.report.headline import KINDS
 from sim.report.job_times import UNKNOWN, Interval
 from sim.report.league import METRIC, LeagueRun, Place, by_block, mean_over, ratio_over
-from sim.report.standings import uncounted
+from sim.report.standings import best_of, uncounted
 from sim.report.table_text import FEW, UNDONE, interval_text, mark, markdown_table
 
 COLUMNS = ("what", "scheduler", "against", "metric", "claim", "cell", "measured", "low", "high",
@@ -295,14 +295,13 @@ def _pair(row: PageRow, runs: Sequence[LeagueRun]) -> tuple[str | None, str | No
 
 
 def _best(kind: str | None, runs: Sequence[LeagueRun]) -> str | None:
-    """The scheduler of least geometric mean JCT among those of a kind with the most windows."""
-    logs: dict[str, list[float]] = defaultdict(list)
+    """The best of a kind, as `headline` finds it."""
+    jct_s: dict[str, dict[tuple[Place, int], float]] = defaultdict(dict)
     for run in runs:
         if KINDS[str(kind)](run.row.labels) and run.row.metrics[METRIC] > 0:
-            logs[run.row.labels.scheduler].append(float(np.log(run.row.metrics[METRIC])))
-    most = max(map(len, logs.values()), default=0)
-    means = {name: np.mean(each) for name, each in logs.items() if len(each) == most}
-    return min(means, key=lambda name: means[name], default=None)
+            place = run.place, run.row.labels.agents  # a column may have several numbers
+            jct_s[run.row.labels.scheduler][place] = run.row.metrics[METRIC]
+    return best_of(jct_s)
 
 
 def _text(interval: Interval | None, table: PageTable, show: str) -> str:

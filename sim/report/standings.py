@@ -2,8 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from sim.report.job_times import Interval, clustered_mean_interval, log_ratios, 
 from sim.report.summary import HEADLINE_KEYS, LEFT_KEYS
 
 Values = Mapping[int, float]  # unit -> value
+N = TypeVar("N", bound=Hashable)
+P = TypeVar("P", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,20 @@ def uncounted(rows: Iterable[ComparisonRow]) -> int:
 def _intervals(rows: list[ComparisonRow], units: Units) -> dict[str, Interval]:
     found = units.means(rows, METRICS)
     return {k: each.without_ends() for k, each in found.items()} if units.repeats(rows) else found
+
+
+def best_of(jct_s: Mapping[N, Mapping[P, float]]) -> N | None:
+    """Whose geometric mean is least among those with a JCT at every place where any has one.
+
+    None where nobody has. `jct_s` has each one's mean JCT by place, all above 0.
+    """
+    places = {place for found in jct_s.values() for place in found}
+    logs = {
+        name: float(np.mean(np.log([*found.values()])))
+        for name, found in jct_s.items()
+        if found and found.keys() == places
+    }
+    return min(logs, key=lambda name: logs[name], default=None)
 
 
 def beside_agents(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:

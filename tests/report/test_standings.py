@@ -31,7 +31,7 @@ from sim.report.significance import (
     paired_tests,
     ranking,
 )
-from sim.report.standings import standings
+from sim.report.standings import best_of, standings
 from sim.report.table_text import interval_text, markdown, ratio_text, table_text
 
 
@@ -270,6 +270,13 @@ def test_without_ranks_the_reference_is_the_best_by_geometric_mean(runs):
     league = league_of([run for run in reversed(first) if run.row.labels.scheduler != "few"])
     assert next(iter(league.runs)) == "lazy" and rank_over_all(league, level=0.05) is None
     assert default_reference(league, None) == "fast"
+
+
+def test_the_best_ran_everywhere_and_has_the_least_geometric_mean():
+    jct_s = {"even": {0: 3.0, 1: 3.0}, "uneven": {0: 1.0, 1: 8.0}, "few": {0: 1.0}}
+    assert best_of(jct_s) == "uneven"  # the square root of 8, where the mean is 4.5
+    assert best_of({"few": {0: 1.0}, "others": {1: 2.0}}) is None  # nobody ran both
+    assert best_of({"none": {}}) is None
 
 
 def test_as_many_runs_on_other_cells_are_marked_and_twice_at_one_place_is_refused(runs):
