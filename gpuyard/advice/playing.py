@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +34,7 @@ from sim.report.job_times import counted, given_up
 from sim.report.timeline import forlorn
 from sim.run import Run
 from sim.simulator import Simulator, simulate
-from sim.traces.setting import Setting
-from sim.traces.trace import Trace
+from sim.traces.workload import TraceWorkload
 from sim.view import Signal, information_of
 
 log = logging.getLogger(__name__)
@@ -43,14 +42,6 @@ log = logging.getLogger(__name__)
 WHAT_HAPPENED = "what_happened"
 LEARNED = "learned"  # weights for this very cluster
 ELSEWHERE = "what_happened (elsewhere)"  # where the trace needed more GPUs than there are here
-
-
-@runtime_checkable
-class KeepsTrace(Protocol):
-    """A workload that was read from a file."""
-
-    def trace(self, *, part: str | None, setting: Setting) -> Trace:
-        """The jobs of a part, or of the whole, with all that the file says."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +103,7 @@ def jobs_of(scenario: Scenario) -> tuple[JobTable, int]:
 def waits_and_limits(scenario: Scenario) -> tuple[FloatArray | None, bool]:
     """(J,) how long the jobs waited as the file has it, None if it does not say; any time limit?"""
     experiment = opened(scenario.setting)
-    if not isinstance(experiment.workload, KeepsTrace):  # they are generated
+    if not isinstance(experiment.workload, TraceWorkload):  # they are generated
         return None, False
     trace = experiment.workload.trace(part=scenario.part, setting=experiment.setting)
     jobs, left_out = jobs_of(scenario)

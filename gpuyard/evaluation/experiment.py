@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from sim.simulator import Simulator
 from sim.topology.topology import Topology, contiguous_partitions, group_partitions
 from sim.traces.setting import Owners, Setting
 from sim.traces.trace import Stretches
+from sim.traces.workload import TraceWorkload
 from sim.view import Signal, information_of
 
 log = logging.getLogger(__name__)
@@ -45,17 +46,6 @@ DIVISIONS = {"contiguous": contiguous_partitions, "groups": group_partitions}
 
 class OneQueueError(ConfigError):
     """A scheduler owns one queue for the whole cluster, and there are several partitions."""
-
-
-@runtime_checkable
-class CutsStretches(Protocol):
-    """A workload whose windows may share stretches of time."""
-
-    def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
-        """How the windows of a part are cut; None where they are random."""
-
-    def kept(self, *, part: str, setting: Setting) -> tuple[int, int, int]:
-        """Jobs of a window, how many in a row they are taken from, and jobs of the part."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +76,7 @@ class Experiment:
 
     def stretches(self, part: str) -> Stretches | None:
         """How the windows of a part are cut out of a file; None where they are drawn freely."""
-        if not isinstance(self.workload, CutsStretches):
+        if not isinstance(self.workload, TraceWorkload):
             return None
         return self.workload.stretches(part=part, setting=self.setting)
 
@@ -111,7 +101,7 @@ class Experiment:
 
     def kept(self, part: str) -> tuple[int, int, int] | None:
         """Of a file, jobs of a window, how many in a row they are taken from, jobs of the part."""
-        if not isinstance(self.workload, CutsStretches):
+        if not isinstance(self.workload, TraceWorkload):
             return None
         return self.workload.kept(part=part, setting=self.setting)
 
@@ -145,7 +135,7 @@ class Experiment:
         speed = speed_of_asked(jobs, self.world)
         if self.reference_gpu == ASKED:
             return replace(jobs, speed=speed)
-        if (speed != 1.0).any() and isinstance(self.workload, CutsStretches):  # else of one type
+        if (speed != 1.0).any() and isinstance(self.workload, TraceWorkload):  # else of one type
             _warn(
                 f"jobs ask for another GPU type than {self.world.physics.reference_gpu}, and their "
                 "durations are taken as on that: reference_gpu=asked takes them as on the type "
