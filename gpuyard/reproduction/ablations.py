@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gpuyard.evaluation.lineup import entries_of
-from gpuyard.launch.build import build, check_training, resolve, yaml_text
+from gpuyard.launch.build import build, check_keys, check_training, resolve, yaml_text
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
@@ -110,12 +110,10 @@ def _arms(node: Mapping[str, Any]) -> list[Arm]:
     Raises:
         ConfigError: a key is missing or unknown, or nothing is the whole.
     """
-    if set(node) != set(NODE_KEYS):
-        raise ConfigError(f"reproduce has {', '.join(node)}; it needs {', '.join(NODE_KEYS)}")
+    check_keys("reproduce", node, NODE_KEYS, needed=NODE_KEYS)
     arms = {name: arm for name, arm in node["arms"].items() if arm is not None}
     for name, arm in arms.items():
-        if set(arm) != set(ARM_KEYS):
-            raise ConfigError(f"reproduce.arms.{name} has {list(arm)}; it needs {list(ARM_KEYS)}")
+        check_keys(f"reproduce.arms.{name}", arm, ARM_KEYS, needed=ARM_KEYS)
     if node["whole"] not in arms:
         raise ConfigError(f"reproduce.whole is {node['whole']!r}; the arms are {', '.join(arms)}")
     return [Arm(name, tuple(arm["train"]), tuple(arm["play"])) for name, arm in arms.items()]

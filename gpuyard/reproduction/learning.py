@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpuyard.launch.build import resolve, yaml_text
+from gpuyard.launch.build import check_keys, resolve, yaml_text
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
@@ -122,8 +122,7 @@ def _words(node: Mapping[str, Any]) -> list[str]:
     Raises:
         ConfigError: a key of the node is missing or unknown, or there is no seed.
     """
-    if set(node) - {ARMS, PAIRED} != set(NODE_KEYS):
-        raise ConfigError(f"reproduce has {', '.join(node)}; it needs {', '.join(NODE_KEYS)}")
+    check_keys("reproduce", node, (*NODE_KEYS, ARMS, PAIRED), needed=NODE_KEYS)
     if not isinstance(node.get(ARMS) or {}, Mapping):
         raise ConfigError(f"reproduce.arms is {node[ARMS]!r}; give names and their overrides")
     if not isinstance(node["seeds"], list) or not node["seeds"]:

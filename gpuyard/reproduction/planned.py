@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from gpuyard.evaluation.lineup import Contender, entries_of, lineup_of, plain_entry
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
-from gpuyard.launch.build import check_count, resolve
+from gpuyard.launch.build import check_count, check_keys, resolve
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.own import choices_of, composed_of
 from gpuyard.reproduction.node import (
@@ -317,8 +317,7 @@ def policies_of(
     for name, each in entries.items():
         if each is None:  # an experiment may do without one
             continue
-        if set(each) != set(POLICY_KEYS):
-            raise ConfigError(f"reproduce.{key}.{name} has {list(each)}; it needs {POLICY_KEYS}")
+        check_keys(f"reproduce.{key}.{name}", each, POLICY_KEYS, needed=POLICY_KEYS)
         found[name] = str(train(name, each) if each["folder"] is None else each["folder"])
     return found
 

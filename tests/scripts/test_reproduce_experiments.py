@@ -82,7 +82,7 @@ def test_what_is_not_there_is_trained_once(done):
 
 def test_a_policy_without_its_keys_is_one_message(start, policies):
     words = [policies[0], "~reproduce.policies.single_agent.quick"]
-    start(*PAPER, *words).failed_with("reproduce.policies.single_agent has")
+    start(*PAPER, *words).failed_with("reproduce.policies.single_agent: has no quick; add quick:")
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_without_the_measured_files_it_says_so(start, monkeypatch, tmp_path):
     ((*ARMS, "reproduce.arms=none"), ("reproduce.arms is 'none'", "like [none]")),
     ((*ABLATIONS, "reproduce.whole=half"),
      ("reproduce.whole is 'half'; the arms are full, flat_graph",)),
-    ((*ABLATIONS, "+reproduce.arms.full.pause=[]"), ("reproduce.arms.full has",)),
+    ((*ABLATIONS, "+reproduce.arms.full.pause=[]"), ("reproduce.arms.full: no such key 'pause'",)),
     ((*ABLATIONS, "reproduce.training=['policy.critic=nobody']"), ("be shared or own",)),
 ])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, experiment, told):

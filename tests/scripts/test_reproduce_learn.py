@@ -115,7 +115,6 @@ def test_a_seed_that_was_stopped_goes_on(done, tmp_path: Path):
     assert rows(found.folder)["all"]["updates"] == "60"
 
 
-@pytest.mark.slow
 def test_a_training_by_other_words_is_begun_anew(tmp_path: Path):
     folder = tmp_path / "full_0"
     begin_training(folder, ["seed=0", "workload.num_jobs=1200"])
@@ -126,6 +125,7 @@ def test_a_training_by_other_words_is_begun_anew(tmp_path: Path):
     assert not (folder / "trained").exists()
 
 
+@pytest.mark.slow
 def test_other_words_begin_anew(done):
     done("reproduce", *QUICK, "reproduce.training=['name=mine']")
     found = done(
@@ -139,7 +139,7 @@ def test_other_words_begin_anew(done):
     ("word", "told"),
     [
         ("reproduce.seeds=[]", "reproduce.seeds is []"),
-        ("+reproduce.pause=1", "reproduce has"),
+        ("+reproduce.pause=1", "reproduce: no such key 'pause'"),
         ("+reproduce.arms=[one]", "reproduce.arms is"),
         ("reproduce.begin=nobody", "nobody"),
         ("reproduce.training=['units.start=-1']", "units.start is -1"),
