@@ -1,4 +1,4 @@
-"""Where it may listen, who may ask, and how it ends."""
+"""Where it may listen, who may ask, what a body may not be, and how it ends."""
 
 import signal
 import socket
@@ -16,7 +16,7 @@ import uvicorn
 
 from gpuyard.launch.errors import ConfigError
 from gpuyard.serving.app import Patient
-from tests.serving.conftest import CLUSTER, ROOT, environment, served
+from tests.serving.conftest import CLUSTER, ROOT, Service, environment, served
 
 SECRET = "a-token-of-many-letters"
 
@@ -149,3 +149,24 @@ def test_who_says_nothing_or_half_of_it_keeps_nobody_out(tmp_path: Path):
         assert silent[0].recv(1) == b""
         assert silent[1].recv(99).startswith(b"HTTP/1.1 408 ")
         assert service.ask("GET", "/healthz") == {"status": "ok"}
+
+
+@pytest.mark.parametrize(("body", "words"), [
+    ('{"time_s": 1, "time_s": 2}', "time_s: the key is given twice; send it once"),
+    ('{"time_s": 1, "queue": [{"id": "a", "gpus": 1, "gpus": 2, "submitted_s": 0}]}',
+     "gpus (job a): the key is given twice; send it once"),
+    # Colons and escapes in strings are no keys.
+    ('{"time_s": 1, "queue": [{"id": "a:\\u003ab", "user": "x", "user": ":"}]}',
+     "user (job a::b): the key is given twice; send it once"),
+    ('{"time_s": NaN, "time_s": 2}', "time_s: the key is given twice; send it once"),
+])  # fmt: skip
+def test_a_key_that_is_given_twice_is_refused(service: Service, body: str, words: str):
+    for method, path in (("POST", "/decide"), ("PUT", "/state")):
+        assert service.refusal(path, body, method=method) == words
+
+
+def test_colons_in_names_are_no_second_keys(service: Service):
+    waits = {"id": "a:b::", "user": "c:", "gpus": 1, "submitted_s": 0, "estimate_s": 60}
+    runs = {"id": ":", "servers": {"0": 1}, "started_s": 0, "estimate_s": 60}
+    answer = service.ask("POST", "/decide", {"time_s": 1, "queue": [waits], "running": [runs]})
+    assert [order["job"] for order in answer["decisions"]] == ["a:b::"]
