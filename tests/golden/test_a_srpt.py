@@ -18,6 +18,7 @@ from sim.schedulers.orders import Spjf
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from sim.view import Signal
+from tests.sim import worlds
 from tests.sim.worlds import Job, changes, charted, cluster, gantt, parts, physics_of, play, world
 
 
@@ -48,12 +49,7 @@ CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart,
     "a slower virtual machine holds jobs longer": (
         a_srpt(efficiency=0.5), [Job(0, 1, 4)] * 2, 2, "........AaaaaaaaBbbbbbbb"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_is_as_drawn(case: str):
-    scheduler, jobs, gpus, drawing = CASES[case]
-    assert charted(jobs, cluster(1, gpus), scheduler, column_s=0.5) == drawing
+test_the_chart_is_as_drawn = worlds.as_drawn(CASES, column_s=0.5)
 
 
 def test_a_part_of_a_gpu_is_that_part_of_the_virtual_work():

@@ -5,14 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from sim.jobs import ANY_TYPE, Demands, Identity
 from sim.placers.by_room import FirstFit
 from sim.schedulers.drf import Drf
 from sim.schedulers.orders import Fifo, SmallestGang
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, charted, cluster, gantt, play, world
+from tests.sim.worlds import Job, as_drawn, charted, cluster, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing(), "skip_blocked": True}
 DRF, FIFO, SMALLEST = Drf(**RULES), Fifo(**RULES), SmallestGang(**RULES)
@@ -43,12 +42,7 @@ CASES = {  # what is seen -> scheduler, jobs, traits, GPUs of the one server, th
     "or ends the decision": (
         Drf(**{**RULES, "skip_blocked": False}), TURNS, by([0, 1, 0]), 2, "AaaaaCcBb .......Bb"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_is_as_drawn(case: str):
-    scheduler, jobs, traits, gpus, drawing = CASES[case]
-    assert charted(jobs, cluster(1, gpus), scheduler, traits=traits) == drawing
+test_the_chart_is_as_drawn = as_drawn(CASES, "traits", "gpus")
 
 
 def test_each_start_of_a_decision_counts_for_the_next():

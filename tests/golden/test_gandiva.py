@@ -14,6 +14,7 @@ from sim.schedulers.orders import Fifo
 from sim.sharing import FallbackSharing, NoSharing
 from sim.simulator import Simulator, simulate
 from tests.oracle.cases import Case, cases
+from tests.sim import worlds
 from tests.sim.ledger import Ledger
 from tests.sim.worlds import Job, attempts, charted, cluster, gantt, parts, physics_of, play, world
 
@@ -64,12 +65,7 @@ CASES = {  # what is seen -> scheduler, jobs, servers, GPUs of each, rules, the 
         gandiva(), [Job(0, 1, 9), Job(0, 2, 9), Job(1, 1, 9), Job(1, 2, 9), Job(2, 2, 9)], 3, 4, {},
         "Aaaaaaaaa .Ccccccccc .*2 Bbbbbbbbb*2 .Ddddddddd*2 ..Eeeeeeeee*2"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_is_as_drawn(case: str):
-    scheduler, jobs, servers, gpus, rules, drawing = CASES[case]
-    assert charted(jobs, cluster(servers, gpus), scheduler, **rules) == drawing
+test_the_chart_is_as_drawn = worlds.as_drawn(CASES, "servers", "gpus", "rules")
 
 
 # Told: side by side each is slowed by 1.25, together 1.6 jobs alone.

@@ -11,7 +11,7 @@ from sim.placers.by_room import Packed
 from sim.schedulers.optimus import Optimus, divide
 from sim.schedulers.orders import Srtf
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, charted, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, as_drawn, cluster, gantt, physics_of, play, world
 
 ONE_TO_FOUR = {"elastic": Elastic(np.array([1, 1]), np.array([4, 4]))}
 SRTF = Srtf(placer=Packed(), sharing=NoSharing())
@@ -45,12 +45,7 @@ CASES = {  # what is seen -> scheduler, jobs, traits, GPUs of the one server, th
         optimus(), RIGID, {}, 2, "BbbbbbbbbbbbbbbAaaaaaaaaa ...............Aaaaaaaaaa"),
     "srtf's come in that of seconds": (SRTF, RIGID, {}, 2, "AaaaaaaaaaBbbbbbbbbbbbbbb Aaaaaaaaaa"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_is_as_drawn(case: str):
-    scheduler, jobs, traits, gpus, drawing = CASES[case]
-    assert charted(jobs, cluster(1, gpus), scheduler, traits=traits) == drawing
+test_the_chart_is_as_drawn = as_drawn(CASES, "traits", "gpus")
 
 
 def test_a_profile_that_does_not_scale_gets_no_more_than_its_least():

@@ -34,6 +34,7 @@ from sim.sharing import AlwaysShare, NoSharing, SelectiveSharing
 from sim.simulator import simulate
 from sim.topology.outages import Change
 from sim.view import Signal
+from tests.sim import worlds
 from tests.sim.worlds import Job, changes, chart, charted, cluster, gantt, physics_of, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
@@ -148,12 +149,7 @@ CASES = {  # what is seen -> order, jobs, GPUs of the one server, the chart of e
         LoadBalance(**{**SKIP, "placer": LeastLoaded()}), PACKING, 4,
         "AaaaaaaaaaBbbbbbbbCccc AaaaaaaaaaDdd.....Cccc Aaaaaaaaaa........Cccc*2"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_of_one_server_is_as_drawn(case: str):
-    order, jobs, gpus, drawing = CASES[case]
-    assert charted(jobs, cluster(1, gpus), order) == drawing
+test_the_chart_of_one_server_is_as_drawn = worlds.as_drawn(CASES)
 
 
 def test_tetris_knows_short_jobs_where_no_gpu_is_empty_and_one_is_to_be_shared():

@@ -10,7 +10,7 @@ from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Fifo, Las
 from sim.schedulers.themis import Themis, most_valuable
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, charted, cluster
+from tests.sim.worlds import Job, as_drawn, charted, cluster
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
 FIFO = Fifo(**RULES, skip_blocked=True)
@@ -60,12 +60,7 @@ CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart 
     "who may not bid gets what is left": (
         themis(0.75, 20.0), [Job(0, 1, 10)] * 4, 2, "AaaaaaaaaaCccccccccc BbbbbbbbbbDddddddddd"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_is_as_drawn(case: str):
-    scheduler, jobs, gpus, drawing = CASES[case]
-    assert charted(jobs, cluster(1, gpus), scheduler) == drawing
+test_the_chart_is_as_drawn = as_drawn(CASES)
 
 
 def test_three_of_ten_bid_where_the_knob_is_0_7():

@@ -11,7 +11,7 @@ from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Las
 from sim.schedulers.tiresias import Tiresias, TiresiasGittins, gittins_index
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, chart, charted, cluster, play, world
+from tests.sim.worlds import Job, as_drawn, chart, charted, cluster, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
 
@@ -67,12 +67,7 @@ CASES = {  # what is seen -> scheduler, jobs, GPUs of the one server, the chart 
     "gittins: more service than anybody took ranks last": (
         gittins(1), [Job(0, 1, 1), Job(0, 1, 7), Job(4, 1, 1), Job(5, 1, 1)], 1, "ABbbCDBbbb"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_is_as_drawn(case: str):
-    scheduler, jobs, gpus, drawing = CASES[case]
-    assert charted(jobs, cluster(1, gpus), scheduler) == drawing
+test_the_chart_is_as_drawn = as_drawn(CASES)
 
 
 def test_who_gives_up_waiting_took_what_it_had():

@@ -9,7 +9,7 @@ from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.orders import Fifo, Sjf, Srsf
 from sim.schedulers.worl_online import WorlOnline
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, charted, cluster, physics_of, play, world
+from tests.sim.worlds import Job, as_drawn, charted, cluster, physics_of, play, world
 
 UNLIKE = cluster(2, 1, types=("fast", "slow"))  # GPU 1 takes twice as long
 PACKED = {"placer": Packed(), "sharing": NoSharing()}
@@ -77,12 +77,7 @@ CASES = {  # what is seen -> scheduler, jobs, traits, GPUs of the one server, th
     "without holding it waits for those between": (
         worl(holds=False), GANGS, GANGS_WAIT, 2, "Aa........Bb CcccccccccBb"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_chart_is_as_drawn(case: str):
-    scheduler, jobs, traits, gpus, drawing = CASES[case]
-    assert charted(jobs, cluster(1, gpus), scheduler, traits=traits) == drawing
+test_the_chart_is_as_drawn = as_drawn(CASES, "traits", "gpus")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from sim.decision import Start
 from sim.jobs import ANY_TYPE, Demands, JobTable
@@ -213,3 +214,17 @@ def charted(
 ) -> str:  # fmt: skip
     """The chart of a run in a `world` of these jobs, and of what is given of it."""
     return chart(play(world(jobs, topology, **yard), scheduler), column_s)
+
+
+def as_drawn(cases: Mapping[str, tuple], *columns: str, column_s: float = 1.0):
+    """A test of all cases: scheduler, jobs, what `columns` name (or GPUs a server), the chart."""
+
+    @pytest.mark.parametrize("case", cases)
+    def test(case: str) -> None:
+        scheduler, jobs, *given, drawing = cases[case]
+        yard = dict(zip(columns or ["gpus"], given, strict=True))
+        topology = cluster(yard.pop("servers", 1), yard.pop("gpus"))
+        found = charted(jobs, topology, scheduler, column_s=column_s, **yard.pop("rules", yard))
+        assert found == drawing, f"drawn as {drawing}, found {found}"
+
+    return test
