@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.errors import GpuYardError
 from sim.jobs import Fates
 from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.a_srpt import ASrpt, VirtualMachine
@@ -127,20 +126,6 @@ def test_nobody_waits_for_a_server_that_is_away():
     yard = world([Job(1, 2, 10), Job(101, 2, 10)], topology, physics=physics, outages=away)
     found = gantt(play(yard, a_srpt(theta=1.5)))
     assert found == {"A": (6, 36, (2, 3)), "B": (106, 116, (0, 1))}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "rule"),
-    [
-        ({"efficiency": 0.0}, r"scheduler\.efficiency is 0\.0; it must be above 0, at most 1"),
-        ({"theta": 0.9}, r"scheduler\.theta is 0\.9; it must be null, or 1 or more"),
-        ({"delta": -0.1}, r"scheduler\.delta is -0\.1; it must be 0 or more"),
-        ({"tau": float("nan")}, r"scheduler\.tau is nan; it must be 0 or more"),
-    ],
-)
-def test_bad_values_are_refused(wrong, rule):
-    with pytest.raises(GpuYardError, match=rule):
-        a_srpt(**wrong)
 
 
 def test_it_reads_profiles_only_to_delay():

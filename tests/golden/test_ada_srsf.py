@@ -1,9 +1,7 @@
 """Ada-SRSF: predicted service orders; who shares a NIC with whom is what it adds."""
 
-import numpy as np
 import pytest
 
-from sim.errors import GpuYardError
 from sim.placers.by_job import Lwf
 from sim.run import Run
 from sim.schedulers.ada_srsf import AdaSrsf
@@ -88,9 +86,3 @@ def test_one_beside_another_is_all_that_a_nic_bears():
     assert started(4, 2, [one, two]) is None
     assert started(4, 3, [one, two]) == (2, 3, 6, 7)  # it exchanges nothing
     assert started(2, 0, [one, two]) == (2, 3)  # one server needs no NIC
-
-
-@pytest.mark.parametrize("eta", [-0.1, np.nan, np.inf])
-def test_a_wrong_eta_is_refused(eta):
-    with pytest.raises(GpuYardError, match=r"scheduler.eta_frac is .*0 or more"):
-        AdaSrsf(**LWF, skip_blocked=True, eta_frac=eta)

@@ -246,32 +246,6 @@ def test_one_scheduler_may_play_one_world_after_another():
     assert gantt(play(world(FOUR, cluster(2, 1)), scheduler)) == first
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"window": 0}, "scheduler.window is 0; it must be 1 or more"),
-        ({"patience_s": -1.0}, "scheduler.patience_s is -1.0"),
-        ({"patience_s": np.inf}, "scheduler.patience_s is inf"),
-        ({"rest_share": -1.0}, "scheduler.rest_share is -1.0"),
-        ({"rest_most_s": 0.0}, "scheduler.rest_most_s is 0.0; it must be null, or above 0"),
-        ({"weights": {"start": {}}}, "scheduler.weights.start.bias is None"),
-        ({"weights": {}}, "scheduler.weights.start is None"),
-        ({"weights": {"start": dict.fromkeys(START_FEATURES, 0.0), "fwd": {}}}, "has 'fwd'"),
-        ({"weights_file": "nowhere.yaml"}, "weights_file is nowhere.yaml, which cannot be read"),
-    ],
-)
-def test_bad_values_are_refused(given: dict[str, object], told: str):
-    with pytest.raises(GpuYardError, match=told.replace(".", r"\.")):
-        linear({}, **given)
-
-
-def test_a_feature_that_does_not_exist_is_refused():
-    with pytest.raises(GpuYardError, match="'spred'; it takes bias, spread"):
-        linear({"spred": 1.0})
-    with pytest.raises(GpuYardError, match="gang is nan; it must be a finite number"):
-        linear({"gang": np.nan})
-
-
 def test_a_file_of_weights_is_read_instead(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     names = "".join(f"  {name}: 0.5\n" for name in START_FEATURES)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.errors import EndlessRun, GpuYardError
+from sim.errors import EndlessRun
 from sim.placers.by_room import (
     Consolidated,
     FirstFit,
@@ -302,10 +302,3 @@ def test_turns_that_keep_their_work_end_however_many():
     run = play(world([Job(0, 1, 500), Job(0, 1, 500)], cluster(1, 1)), las(0.01))
     assert run.preemptions.sum() > 49_000
     assert np.isfinite(run.finish_s).all()
-
-
-def test_quanta_and_overruns_of_nothing_are_refused():
-    with pytest.raises(GpuYardError, match=r"quantum_gpu_s is 0.*above 0"):
-        las(0.0)
-    with pytest.raises(GpuYardError, match=r"overrun_s is 0.*above 0"):
-        Easy(**RULES, overrun_s=0.0)

@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Fifo, Las
 from sim.schedulers.themis import Themis, most_valuable
@@ -87,14 +86,3 @@ def test_of_equal_sums_the_knapsack_takes_the_one_with_earlier_items():
     values = np.log1p(4.0 / np.array([10.0, 3.0, 3.0, 3.0, 10.0]))
     taken = most_valuable(np.ones(5, dtype=np.int64), values, 4)
     assert taken.tolist() == [True, True, True, True, False]
-
-
-@pytest.mark.parametrize("knob", [-0.1, 1.0, float("nan")])
-def test_a_knob_that_leaves_nobody_to_bid_is_refused(knob: float):
-    with pytest.raises(GpuYardError, match=r"fairness_knob is .*from 0 to below 1"):
-        themis(knob)
-
-
-def test_a_lease_of_nothing_is_refused():
-    with pytest.raises(GpuYardError, match=r"round_s is 0.*above 0"):
-        themis(0.5, round_s=0.0)
