@@ -79,22 +79,17 @@ def test_timestamps_count_from_the_earliest_row_and_zones_are_exact(file: Path) 
 @pytest.mark.parametrize(
     ("row", "column", "value", "words"),
     [
-        ("b,x,1,1", "t", "x", "not a number"),
         ("b,,1,1", "t", "", "is empty"),
         ("b,1,1_6,1", "gpus", "1_6", "not a number"),  # Python's float takes both
         ("b,1,1,٣", "run", "٣", "not a number"),
         ("b,nan,1,1", "t", "nan", "not a finite number"),
         ("b,-1,1,1", "t", "-1", "is negative"),
         ("b,1600000000000,1,1", "t", "1600000000000", "milliseconds"),
-        ("b,1,1,inf", "run", "inf", "not a finite number"),
-        ("b,1,1,-0.5", "run", "-0.5", "is negative"),
         ("b,1,1,1h", "run", "1h", "not a number"),
         ("b,1,0,1", "gpus", "0", "below 1"),
-        ("b,1,-2,1", "gpus", "-2", "below 1"),
         ("b,1,1.5,1", "gpus", "1.5", "fraction"),
         ("b,1,0.5,1", "gpus", "0.5", "fraction"),
         ("b,1,1e12,1", "gpus", "1e12", "no plausible number of GPUs"),
-        ("b,1,two,1", "gpus", "two", "not a number"),
         ("a,1,1,1", "id", "a", "earlier row again; give it a name unlike line 2's"),
         (",1,1,1", "id", "", "needs a name"),
     ],
@@ -327,35 +322,12 @@ def test_a_gang_above_the_cluster(name: str, tmp_path: Path) -> None:
         assert dropped == len(trace) - len(kept) == int((trace.num_gpus > GPUS).sum()) > 0
 
 
-def test_a_log_in_json(tmp_path: Path) -> None:
+def test_gangs_above_the_cluster_in_json_and_in_a_table_of_their_own(tmp_path: Path) -> None:
     text = SAMPLES["philly_json"].text
-    for old, new, words in (
-        ('"submitted_time"', '"submitted"', "key 'submitted_time': None is missing; give a time"),
-        ('"Failed"', '"Lost"', "job object 1, key 'status': 'Lost' is unknown; known are Pass"),
-        ('"2017-10-06 23:59:50"', '"-60"', "key 'submitted_time': '-60' is no time such as 2017-"),
-    ):
-        said = refused("philly_json", tmp_path, text.replace(old, new, 1).encode())
-        assert re.search(r"main\.txt, line \d+, job object \d+, ", said)
-        assert words in said and FIX in said
-    trace, _ = loaded("philly_json", tmp_path, text.encode())
-    said = too_large(trace)
     line = next(at for at, row in enumerate(text.split("\n"), 1) if row.strip() == "{")
-    assert (
-        f"main.txt, line {line}, key 'gpus' of its attempts, job application_3: a gang of" in said
-    )
-
-
-def test_gangs_in_a_table_of_their_own(tmp_path: Path) -> None:
-    sample = SAMPLES["alibaba_lingjun"]
-    for old, new, words in (
-        ("gmt_job_running", "running", "line 1: no column 'gmt_job_running' for running"),
-        ("Succeeded", "EXPLODED", "line 2, column 'status': 'EXPLODED' is unknown; known are "),
-        ("2023/7/15 02:19", "-60", "line 2, column 'gmt_job_submitted': '-60' is not a timestamp"),
-        ("1,dlc1,Succeeded", "1,dlc1", "line 2: the row is cut off"),
-    ):
-        content = sample.text.replace(old, new, 1).encode()
-        assert words in refused("alibaba_lingjun", tmp_path, content)
-    trace, _ = loaded("alibaba_lingjun", tmp_path, sample.text.encode())
+    told = f"main.txt, line {line}, key 'gpus' of its attempts, job application_3: a gang of"
+    assert told in too_large(loaded("philly_json", tmp_path, text.encode())[0])
+    trace, _ = loaded("alibaba_lingjun", tmp_path, SAMPLES["alibaba_lingjun"].text.encode())
     assert re.search(
         r"main\.txt, line 2, by column 'RES' of \S+worker\.csv, job dlc1: a gang of 16 GPUs",
         too_large(trace),

@@ -268,6 +268,12 @@ def test_a_standard_workload_line_by_line(tmp_path: Path) -> None:
         ("alibaba_lingjun", "2023/7/15 03:21", "2023/7/15 01:21", "is before the job ran"),
         ("alibaba_lingjun", "2023/7/15 02:21", "2023/7/15 02:11", "before the job's submission"),
         ("alibaba_lingjun", "2023/7/15 02:19", "", "'gmt_job_submitted': '' is empty"),
+        ("alibaba_lingjun", "2023/7/15 02:19", "-60", "line 2, column 'gmt_job_submitted': '-60'"),
+        ("alibaba_lingjun", "gmt_job_running", "running", "line 1: no column 'gmt_job_running'"),
+        ("alibaba_lingjun", "Succeeded", "EXPLODED", "line 2, column 'status': 'EXPLODED' is unk"),
+        ("alibaba_lingjun", "1,dlc1,Succeeded", "1,dlc1", "line 2: the row is cut off"),
+        ("philly_json", '"Failed"', '"Lost"', "job object 1, key 'status': 'Lost' is unknown; kn"),
+        ("philly_json", '"2017-10-06 23:59:50"', '"-60"', "'-60' is no time such as 2017-"),
         ("philly_json", '"2017-10-07 00:00:10"', '"2017-10-06 00:00:10"', "key 'end_time'"),
         ("philly_json", '"application_1"', '"application_3"', "key 'jobid': 'application_3' is"),
         ("philly_json", '"2017-10-06 23:59:50"', "17", "key 'submitted_time': 17 is no time"),
@@ -285,6 +291,7 @@ def test_a_bad_value_is_named_with_its_place(
         loaded(name, tmp_path, text.replace(old, new, 1).encode())
     assert words in str(error.value)
     assert "main.txt, line " in str(error.value)
+    assert any(key in str(error.value) for key in ("workload.strict=false", "workload.columns."))
 
 
 # preset -> file, jobs, jobs left out, largest gang
