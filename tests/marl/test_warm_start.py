@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from marl.env.layout import Layout, Observation
-from marl.env.world import discounted
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.episodes import RuleTeacher, imitate, play
 from marl.training.spec import WarmStartSpec
@@ -75,23 +74,8 @@ def test_returns_are_discounted_by_an_agents_own_steps():
     assert (near.observations["action_mask"][:, :-1].sum(1) > 0).all()  # decisions with a choice
 
 
-def test_returns_of_a_cut_episode_go_on():
-    jobs = RandomJobs(count=30, partitions=1, most_gpus=4, span_s=4000.0)
-
-    def returns(max_rounds: int, gamma: float) -> list[float]:
-        env = env_of(mixed_world(1), jobs, max_rounds=max_rounds)
-        return play(env, teacher_of(env.layout).act, 1, gamma, 0, lambda: None).returns.tolist()
-
-    for max_rounds, over in ((20, False), (10_000, True)):
-        rewards = returns(max_rounds, 0.0)
-        told = [returns(max_rounds, gamma) for gamma in (0.9, 1.0)]
-        for gamma, found in zip((0.9, 1.0), told, strict=True):
-            assert np.allclose(found, discounted(rewards, gamma, over), atol=1e-4)
-        assert over == np.allclose(told[0], discounted(rewards, 0.9, True), atol=1e-4)
-
-
-def test_returns_are_discounted_by_seconds_as_ppo_discounts_them():
-    gamma, discount_s = 0.95, 800.0
+@pytest.mark.parametrize(("gamma", "discount_s"), [(0.95, 800.0), (0.9, None), (1.0, None)])
+def test_returns_are_discounted_as_ppo_discounts_them_and_go_on_after_a_cut(gamma, discount_s):
     jobs = RandomJobs(count=30, partitions=1, most_gpus=4, span_s=4000.0)
     for max_rounds in (20, 10_000):
         env = env_of(mixed_world(1), jobs, max_rounds=max_rounds)
@@ -105,8 +89,9 @@ def test_returns_are_discounted_by_seconds_as_ppo_discounts_them():
         at_s.append(env.turns.now_s)
         turns, over = len(rewards), env.turns.over
         assert over == (max_rounds > 20)
-        factors = [gamma * np.exp((a - b) / discount_s) for a, b in pairwise(at_s)]
-        beyond = 0.0 if over else np.mean(rewards) / (1.0 - np.mean(factors))
+        factors = [gamma * np.exp((a - b) / (discount_s or np.inf)) for a, b in pairwise(at_s)]
+        ends = over or gamma == 1.0
+        beyond = 0.0 if ends else np.mean(rewards) / (1.0 - np.mean(factors))
         expected = [
             sum(rewards[k] * np.prod(factors[i:k]) for k in range(i, turns))
             + beyond * np.prod(factors[i:])
