@@ -15,6 +15,7 @@ from sim.report import headline
 from sim.report.job_times import (
     clustered_mean_interval,
     effective_count,
+    log_ratios,
     mean_interval,
     most_coverage,
 )
@@ -275,10 +276,15 @@ def test_few_clusters_cannot_reach_a_confidence():
 
 
 @pytest.mark.parametrize(
-    ("values", "clusters", "confidence", "words"),
-    [([1.0], [1, 2], 0.95, "1 values in 2"), ([], [], 0.95, "at least one"),
-     ([1.0, 2.0], [0, 1], 95, "like 0")],
+    ("interval", "given", "words"),
+    [(clustered_mean_interval, ([1.0], [1, 2], 0.95), "1 values in 2"),
+     (clustered_mean_interval, ([], [], 0.95), "at least one"),
+     (clustered_mean_interval, ([1.0, 2.0], [0, 1], 95), "like 0"),
+     (mean_interval, ([], 0.95), "at least one"),
+     (mean_interval, ([1.0, 2.0], 95), "like 0"),
+     (log_ratios, ([1.0], [1.0, 2.0]), "equally many"),
+     (log_ratios, ([0.0], [1.0]), "above 0")],
 )  # fmt: skip
-def test_impossible_questions_are_refused(values, clusters, confidence, words):
+def test_impossible_questions_are_refused(interval, given, words):
     with pytest.raises(ValueError, match=words):
-        clustered_mean_interval(values, clusters, confidence)
+        interval(*given)

@@ -367,31 +367,31 @@ def test_a_rival_that_is_equal_everywhere_spoils_no_other_test(make):
     assert np.isnan(alone["p_holm"])
 
 
-def test_windows_of_one_stretch_of_time_are_one_observation(make):
-    def tested(stretches, tflops):
-        rows = {
-            name: [ComparisonRow(make.labels(name, window=w, stretch=s), {"tflops": t**power})
-                   for w, (s, t) in enumerate(zip(stretches, tflops, strict=True))]
-            for name, power in (("ours", 1.0), ("theirs", 0.0))
-        }  # fmt: skip
-        (found,) = paired_tests("c", rows, ours="ours", metric="tflops", confidence=0.95)
-        return {key: found[key] for key in ("ratio", "low", "high", "p")}
+def judged(make, observed) -> dict[str, float]:
+    """What is told of ours, (labels, TFLOPS), beside a rival that is at 1 everywhere."""
+    rows = {
+        name: [ComparisonRow(make.labels(name, **at), {"tflops": t**power}) for at, t in observed]
+        for name, power in (("ours", 1.0), ("theirs", 0.0))
+    }
+    (found,) = paired_tests("c", rows, ours="ours", metric="tflops", confidence=0.95)
+    return {key: found[key] for key in ("pairs", "ratio", "low", "high", "p")}
 
-    twice = tested([0, 1, 2, 0, 1, 2], [2.0, 4.0, 8.0] * 2)
-    assert twice == pytest.approx(tested([None] * 3, [2.0, 4.0, 8.0]))
-    assert twice["p"] > 5 * tested([None] * 6, [2.0, 4.0, 8.0] * 2)["p"]
+
+def test_windows_of_one_stretch_of_time_are_one_observation(make):
+    def of(*stretches):
+        told = enumerate(zip(stretches, [2.0, 4.0, 8.0] * 2, strict=False))
+        return judged(make, [({"window": w, "stretch": s}, t) for w, (s, t) in told])
+
+    twice = of(0, 1, 2, 0, 1, 2)
+    assert twice == pytest.approx(of(None, None, None) | {"pairs": 6})
+    assert twice["p"] > 5 * of(*[None] * 6)["p"]
 
 
 def test_seeds_of_one_window_are_one_observation(make):
-    def tested(tflops):  # (windows, seeds)
-        rows = {
-            name: [ComparisonRow(make.labels(name, window=w, seed=s), {"tflops": t**power})
-                   for w, each in enumerate(tflops) for s, t in enumerate(each)]
-            for name, power in (("ours", 1.0), ("theirs", 0.0))
-        }  # fmt: skip
-        (found,) = paired_tests("c", rows, ours="ours", metric="tflops", confidence=0.95)
-        return {key: found[key] for key in ("pairs", "ratio", "low", "high", "p")}
+    def of(*windows):
+        told = [(w, s, t) for w, each in enumerate(windows) for s, t in enumerate(each)]
+        return judged(make, [({"window": w, "seed": s}, t) for w, s, t in told])
 
-    once = tested([[2.0], [4.0], [8.0]])
-    assert tested([[1.9, 2.1], [3.9, 4.1], [8.0, 8.0]]) == pytest.approx(once)
-    assert tested([[2.0, 4.0, 8.0]]) == pytest.approx(once)  # of one window seeds are all there is
+    once = of([2.0], [4.0], [8.0])
+    assert of([1.9, 2.1], [3.9, 4.1], [8.0, 8.0]) == pytest.approx(once)
+    assert of([2.0, 4.0, 8.0]) == pytest.approx(once)  # of one window seeds are all there is

@@ -189,16 +189,6 @@ def test_an_end_that_no_number_holds_is_infinite():
     assert (interval.centre, interval.low, interval.high) == (1.0, 0.0, np.inf)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "confidence", "words"),
-    [([1.0], [1.0, 2.0], 0.95, "equally many"), ([0.0], [1.0], 0.95, "above 0"),
-     ([], [], 0.95, "at least one"), ([1.0, 2.0], [1.0, 2.0], 95, "like 0")],
-)  # fmt: skip
-def test_impossible_pairs_are_refused(ours, theirs, confidence, words):
-    with pytest.raises(ValueError, match=words):
-        mean_interval(log_ratios(ours, theirs), confidence)
-
-
 def test_attempts_of_the_gantt_chart(gantt):
     attempts = gpu_use.attempts_of(gantt)
     rows = zip(
