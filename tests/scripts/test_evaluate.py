@@ -206,8 +206,6 @@ def test_the_learned_policy_and_what_it_was_before(done, policy, tmp_path):
 
 @pytest.mark.parametrize(("words", "told"), [
     (("lineup=dmo",), ("did you mean lineup=demo?",)),
-    (("windows=0",), ("windows is 0",)),
-    (("jobs=0",), ("jobs is 0",)),
     (("jobs=all",), ("jobs is 'all'",)),
     (("confidence=95",), ("confidence is 95",)),
     (("rivals=maybe",), ("rivals is 'maybe'; it must be true or false",)),
