@@ -15,7 +15,7 @@ from sim.placers.by_room import Consolidated, FirstFit, Skew
 from sim.placers.tiers import Accepted, Patience, auto_patience, usual_leases
 from sim.run import Kind, Run
 from sim.schedulers.dally import Dally, TiresiasOnLeases
-from sim.schedulers.orders import Fifo, Las
+from sim.schedulers.orders import Las
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES
@@ -30,6 +30,7 @@ from tests.sim.worlds import (
     chart,
     charted,
     cluster,
+    fifo,
     parts,
     physics_of,
     play,
@@ -78,7 +79,7 @@ ALONE = {"sharing": NoSharing()}
         (dally(**LONG), 1, 90, (41, 46, (1, 3))),  # between racks the second timer counts
         (dally("no_wait", **LONG), 1, 90, (1, 6, (1, 3))),
         (dally("consolidated", **LONG), 1, 90, (90, 95, (0, 1))),  # it waits for ever
-        (Fifo(placer=Consolidated(), skip_blocked=True, **ALONE), 8, 90, (90, 95, (0, 1))),
+        (fifo(Consolidated()), 8, 90, (90, 95, (0, 1))),
         (Las(placer=FirstFit(), quantum_gpu_s=1000.0, **ALONE), 8, 90, (1, 6, (1, 3))),
     ],
 )

@@ -16,12 +16,9 @@ from sim.forwarding import (
     Steal,
 )
 from sim.jobs import Demands, Precedence
-from sim.placers.by_room import FirstFit
 from sim.protocols import Forwarding
 from sim.run import Kind, Run
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
-from tests.sim.worlds import Job, chart, cluster, gantt, play, world
+from tests.sim.worlds import Job, chart, cluster, fifo, gantt, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 4)]  # all arrive at partition 0
 
@@ -30,7 +27,7 @@ def run_with(
     forwarding: Forwarding, trace: list[Job], *, gpus_per_server: int = 1, max_forwards: int = 3,
     seed: int = 0, types: Sequence[str] = ("x",), traits: Mapping[str, Any] | None = None,
 ) -> Run:  # fmt: skip
-    child = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
+    child = fifo(skip_blocked=False)
     scheduler = PartitionedScheduler(child=child, forwarding=forwarding)
     simulator = world(
         trace, cluster(2, gpus_per_server, types=types), partitions=2, max_forwards=max_forwards,

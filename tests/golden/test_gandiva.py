@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import SimulationError
-from sim.placers.by_room import FirstFit
 from sim.schedulers.gandiva import Gandiva
-from sim.schedulers.orders import Fifo
-from sim.sharing import FallbackSharing, NoSharing
+from sim.sharing import FallbackSharing
 from sim.simulator import Simulator, simulate
 from tests.oracle.cases import Case, cases
 from tests.sim import worlds
@@ -24,16 +22,12 @@ def gandiva(**knobs) -> Gandiva:
     return Gandiva(**{**plain, "migrate_every_s": None, **knobs})
 
 
-def fifo(sharing) -> Fifo:
-    return Fifo(placer=FirstFit(), sharing=sharing, skip_blocked=True)
-
-
 TWO = [Job(0, 1, 10), Job(1, 1, 3)]
 ONES, PAIR = [Job(0, 1, 10)] * 3, Job(1, 2, 4)
 CASES = {  # what is seen -> scheduler, jobs, servers, GPUs of each, rules, the chart of each GPU
     # B comes at 1. At 2 A has had its GPU for 2 s and gives way: from then on turns of 2 s.
     "two jobs take turns": (gandiva(), TWO, 1, 1, {}, "AaBbAaBAaaaaa"),
-    "fifo does not": (fifo(NoSharing()), TWO, 1, 1, {}, "AaaaaaaaaaBbb"),
+    "fifo does not": (worlds.fifo(), TWO, 1, 1, {}, "AaaaaaaaaaBbb"),
     # The turn before was long ago, yet B, one second on its GPU when C comes, has two like all.
     "nobody is cut short after a quiet time": (
         gandiva(), [Job(0, 1, 10), Job(10, 1, 4), Job(11, 1, 3)], 1, 1, {}, "AaaaaaaaaaBbCcBbC"),
@@ -77,7 +71,7 @@ test_the_chart_is_as_drawn = worlds.as_drawn(CASES, "servers", "gpus", "rules")
         (gandiva(packing=True, trial_s=2.0, slice_s=None), 4.0, 0.5,
          "AaaaaaaaaaaaaaaaaaaaaaaBbbbb+..Bbbb"),
         # Fallback sharing keeps the pair: B takes 12 s for its 3, A has 6 of 10 left at 13.
-        (fifo(FallbackSharing()), 4.0, 1.0, "Aaaaaaaaaaaaaaaaaaa+.Bbbbbbbbbbbb"),
+        (worlds.fifo(sharing=FallbackSharing()), 4.0, 1.0, "Aaaaaaaaaaaaaaaaaaa+.Bbbbbbbbbbbb"),
         # As told: B takes 3.75 s; A has done 1 + 3 at 4.75. They stay together.
         (gandiva(packing=True, slice_s=None), 1.25, 0.25, f"A{'a' * 42}+....Bbbbbbbbbbbbbbb"),
     ],

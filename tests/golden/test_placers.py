@@ -16,16 +16,9 @@ from sim.placers.by_room import (
     WorstFit,
 )
 from sim.protocols import Placer
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
 from sim.topology.topology import Topology
 from tests.sim.placed import Held, answer
-from tests.sim.worlds import Job, charted, cluster, gantt, physics_of, play, world
-
-
-def fifo(placer: Placer, skip_blocked: bool = False) -> Fifo:
-    return Fifo(placer=placer, sharing=NoSharing(), skip_blocked=skip_blocked)
-
+from tests.sim.worlds import Job, charted, cluster, fifo, gantt, physics_of, play, world
 
 # A and C (10 s) end up on different servers, D wants two GPUs from 2 on.
 SPLIT = [Job(0, 1, 10), Job(0, 1, 6), Job(1, 1, 20), Job(2, 2, 4)]
@@ -46,12 +39,14 @@ NEVER_WAITS = [Job(0, 1, 9), Job(0, 1, 2), Job(0, 1, 9), Job(0, 1, 5), Job(3, 2,
 )
 def test_some_wait_for_one_server_and_some_never(placer, jobs, across_s, drawing):
     physics = physics_of(cluster(2, 2), server_s=(0.0, 0.0, across_s))
-    assert charted(jobs, cluster(2, 2), fifo(placer), physics=physics) == drawing
+    strict = fifo(placer, skip_blocked=False)
+    assert charted(jobs, cluster(2, 2), strict, physics=physics) == drawing
 
 
 def gpus_of(gangs: list[int], topology: Topology, placer: Placer) -> list[tuple[int, ...]]:
     """GPUs of gangs that come at once, one after the other."""
-    run = play(world([Job(0, gang, 9) for gang in gangs], topology), fifo(placer))
+    jobs = [Job(0, gang, 9) for gang in gangs]
+    run = play(world(jobs, topology), fifo(placer, skip_blocked=False))
     return [gpus for _, (_, _, gpus) in sorted(gantt(run).items())]
 
 
@@ -96,7 +91,7 @@ def test_consolidated_does_not_wait_for_servers_that_do_not_exist():
 def test_consolidated_waits_for_the_fewest_of_unequal_servers():
     # Servers of 3, 2, 2 (GPUs 0-2, 3-4, 5-6). B's 6 GPUs need all three: it waits for A.
     jobs = [Job(0, 2, 7), Job(0, 6, 5)]
-    found = charted(jobs, cluster(3, [3, 2, 2]), fifo(Consolidated()))
+    found = charted(jobs, cluster(3, [3, 2, 2]), fifo(Consolidated(), skip_blocked=False))
     assert found == ".......Bbbbb*3 AaaaaaaBbbbb*2 .......Bbbbb"
 
 
@@ -159,4 +154,4 @@ def test_best_fit_and_closest_beside_their_relatives(
 def test_a_whole_run_of_closest(placer: Placer, drawing: str):
     # At 3 servers 0, 1 and 2 are empty. Rack 1 is the fuller one: E goes beside D there.
     trace = [Job(0, 2, 3), Job(0, 2, 3), Job(0, 2, 3), Job(0, 2, 10), Job(3, 2, 4)]
-    assert charted(trace, cluster(4, 2, servers_per_rack=2), fifo(placer, True)) == drawing
+    assert charted(trace, cluster(4, 2, servers_per_rack=2), fifo(placer)) == drawing

@@ -23,7 +23,7 @@ from sim.placers.by_room import (
     Skew,
 )
 from sim.protocols import PatientPlacer, Placer
-from sim.schedulers.orders import Fifo, Srtf
+from sim.schedulers.orders import Srtf
 from sim.sharing import AlwaysShare, NoSharing
 from sim.simulator import Simulator
 from sim.topology.outages import NO_OUTAGES
@@ -35,6 +35,7 @@ from tests.sim.worlds import (
     Job,
     charted,
     cluster,
+    fifo,
     gantt,
     job_table,
     physics_of,
@@ -42,10 +43,6 @@ from tests.sim.worlds import (
     rules_of,
     world,
 )
-
-
-def fifo(placer: Placer, sharing=None) -> Fifo:
-    return Fifo(placer=placer, sharing=sharing or NoSharing(), skip_blocked=True)
 
 
 def test_who_judges_the_job_and_not_its_gang_alone():

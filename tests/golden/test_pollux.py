@@ -6,10 +6,8 @@ import pytest
 from sim.jobs import Elastic
 from sim.placers.by_room import Packed
 from sim.schedulers.optimus import Optimus
-from sim.schedulers.orders import Fifo
 from sim.schedulers.pollux import Effort, Limits, Pollux, keep_within, search
-from sim.sharing import NoSharing
-from tests.sim.worlds import Job, attempts, charted, cluster, gantt, play, world
+from tests.sim.worlds import Job, attempts, charted, cluster, fifo, gantt, play, world
 
 KNOBS = {"round_s": 2.0, "population": 30, "generations": 20, "power": -1.0}
 
@@ -48,7 +46,7 @@ def test_optimus_and_fifo_differ():
     theirs = attempts(play(world(trace, cluster(1, 4), traits=YARD), told).log)
     assert [len(stay.gpus) for stay in theirs["B"]] == [1]
     # FIFO gives everybody the gang asked for, at once: one GPU each.
-    plain = Fifo(placer=Packed(), sharing=NoSharing(), skip_blocked=False)
+    plain = fifo(Packed(), skip_blocked=False)
     assert charted(trace, cluster(1, 4), plain, traits=YARD) == f"A{'a' * 39} .Bb"
 
 

@@ -12,15 +12,12 @@ from sim.physics.networks import AlphaBetaRing, NoNetwork, TieredRings, YorkNetw
 from sim.physics.physics import Physics
 from sim.physics.published_profiles import DallyProfiles, YorkProfiles
 from sim.physics.shipped_files import NoInterference, ShippedProfiles
-from sim.placers.by_room import FirstFit
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 from sim.traces.job_traits import ProfileRule
 from sim.traces.trace import Trace
 from tests.physics.network_worlds import built, catalogue_of, racks
-from tests.sim.worlds import Job, play, world
+from tests.sim.worlds import Job, fifo, play, world
 
 
 def catalogue(*sync_bytes: float) -> Catalogue:
@@ -233,11 +230,10 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
     row, alone = catalogue.names.index("a x2/100"), catalogue.names.index("a x1/100")
     # The first job holds a GPU of the first rack, so that first fit puts the other over both.
     jobs = [Job(0, 1, 99.0, profile=alone), Job(1, 2, 10.0, profile=row)]
-    fifo = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
     two, one, rows = np.array([2]), np.array([1]), np.array([row])
     over_two, in_one = (network().step_s(catalogue, rows, two, racks) for racks in (two, one))
     longer = over_two / in_one
-    run = play(world(jobs, topology, physics=physics), fifo)
+    run = play(world(jobs, topology, physics=physics), fifo(skip_blocked=False))
     assert run.finish_s[1] == pytest.approx(1.0 + 10.0 * longer[0], rel=0.051) and longer > 1.5
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from sim import files
 from sim.files import ReportError, run_names, write_atomically
-from sim.placers.by_room import FirstFit
 from sim.report import run_folder
 from sim.report.run_folder import git_state, read_jct_s, read_row, write_run
 from sim.report.run_tables import (
@@ -21,10 +20,8 @@ from sim.report.run_tables import (
     read_recorded,
     server_columns,
 )
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
 from tests.report.run_builder import recorded_of
-from tests.sim.worlds import Job, cluster, physics_of, play, world
+from tests.sim.worlds import Job, cluster, fifo, physics_of, play, world
 
 FILES = {"metrics.json", "record.json", "config.yaml", "jobs.parquet", "timeline.parquet"}
 
@@ -186,12 +183,11 @@ def test_an_event_log_reads_back_the_same_and_one_of_other_jobs_is_refused(tmp_p
 
 def test_the_types_that_a_job_ran_on_are_a_column_of_a_mixed_cluster_only():
     jobs = [Job(0, 1, 9), Job(0, 3, 4), Job(0, 1, 5)]
-    fifo = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=True)
     mixed = cluster(2, 2, types=("x", "y"))
     physics = physics_of(mixed, compute_s=(1.0, 0.5))
     state = world(jobs, mixed, physics=physics)
-    assert job_columns(play(state, fifo))["ran_on"].tolist() == ["x", "x+y", "x"]
-    assert "ran_on" not in job_columns(play(world(jobs, cluster(2, 2)), fifo))
+    assert job_columns(play(state, fifo()))["ran_on"].tolist() == ["x", "x+y", "x"]
+    assert "ran_on" not in job_columns(play(world(jobs, cluster(2, 2)), fifo()))
 
 
 def test_decisions_are_orders_only(run):

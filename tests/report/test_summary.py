@@ -11,7 +11,6 @@ import pytest
 import gpuyard
 from gpuyard.api.running import Run as Played
 from sim.errors import SimulationError
-from sim.placers.by_room import FirstFit
 from sim.report import gpu_use, timeline
 from sim.report.balance import finish_time_rho
 from sim.report.job_times import full_speed, log_ratios, mean_interval, spans, throughput
@@ -19,12 +18,10 @@ from sim.report.run_tables import job_columns
 from sim.report.summary import HEADLINE_KEYS, energy_metrics, summarise
 from sim.report.timeline import unusable_changes
 from sim.run import Kind
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Watts
 from tests.report.run_builder import log_with
-from tests.sim.worlds import Job, cluster, physics_of, play, world
+from tests.sim.worlds import Job, cluster, fifo, physics_of, play, world
 
 
 def test_the_gantt_chart_gives_the_numbers_of_the_paper_sheet(gantt):
@@ -59,8 +56,7 @@ def test_times_are_over_the_duration_on_the_gpu_type_that_it_is_of():
     topology = cluster(2, 1, types=("x", "y"))
     physics = physics_of(topology, compute_s=(1.0, 0.5))
     jobs, speed = [Job(0, 1, 20), Job(0, 1, 20), Job(20, 1, 20)], np.full(3, 2.0)
-    fifo = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=True)
-    run = play(world(jobs, topology, physics=physics, traits={"speed": speed}), fifo)
+    run = play(world(jobs, topology, physics=physics, traits={"speed": speed}), fifo())
     assert run.finish_s.tolist() == [40.0, 20.0, 40.0]
     metrics = summarise(run)
     expected = {
@@ -149,7 +145,7 @@ def test_work_in_a_span_and_spans_of_placements():
     # GPU 1   .BBBB.....
     run = play(
         world([Job(0, 1, 10), Job(1, 1, 4), Job(2, 2, 4)], cluster(2, 1, servers_per_rack=1)),
-        Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False),
+        fifo(skip_blocked=False),
     )
     worth = full_speed(run.jobs, run.topology, physics_of(run.topology))
     assert worth.tolist() == [1.0, 1.0, 2.0]  # without profiles for gangs a GPU is worth one

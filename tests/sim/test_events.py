@@ -4,15 +4,14 @@ import pytest
 
 from sim.decision import MOST_TURNS, Decision, Forward
 from sim.errors import EndlessRun, SimulationError
-from sim.placers.by_room import Consolidated, FirstFit
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
+from sim.placers.by_room import Consolidated
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import (
     Job,
     chart,
     charted,
     cluster,
+    fifo,
     gantt,
     physics_of,
     play,
@@ -20,10 +19,6 @@ from tests.sim.worlds import (
     story,
     world,
 )
-
-
-def fifo() -> Fifo:
-    return Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
 
 
 def test_finishes_come_before_arrivals_before_starts():
@@ -162,6 +157,6 @@ def test_no_jobs_is_an_error():
 def test_the_compact_placement_on_the_reference_type_is_speed_one_to_the_last_bit():
     topology = cluster(3, 2)
     physics = physics_of(topology, compute_s=(0.1,), server_s=(0.0, 0.0, 0.7, 0.9))
-    scheduler = Fifo(placer=Consolidated(), sharing=NoSharing(), skip_blocked=False)
+    scheduler = fifo(Consolidated(), skip_blocked=False)
     run = play(world([Job(0, 5, 0.3)], topology, physics=physics), scheduler)
     assert gantt(run)["A"][:2] == (0, 0.3)

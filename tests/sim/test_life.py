@@ -19,10 +19,7 @@ from sim.jobs import (
     Fates,
     Precedence,
 )
-from sim.placers.by_room import FirstFit
 from sim.report.balance import balance_of
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from sim.view import Signal
 from tests.sim.scripted import Scripted
@@ -33,6 +30,7 @@ from tests.sim.worlds import (
     chart,
     charted,
     cluster,
+    fifo,
     physics_of,
     play,
     start,
@@ -41,10 +39,6 @@ from tests.sim.worlds import (
 )
 
 FAIL, CLOSE, OPEN = Change.FAIL, Change.CLOSE, Change.OPEN
-
-
-def fifo(skip_blocked: bool = True) -> Fifo:
-    return Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=skip_blocked)
 
 
 def ints(*values: int) -> np.ndarray:

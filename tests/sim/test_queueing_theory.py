@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.placers.by_room import Consolidated, FirstFit, Packed
-from sim.schedulers.orders import Fifo
-from sim.sharing import NoSharing
-from tests.sim.worlds import Job, cluster, job_table, play, world
+from sim.placers.by_room import Consolidated, Packed
+from tests.sim.worlds import Job, cluster, fifo, job_table, play, world
 
 JOBS, WARM, BATCHES = 164_000, 4_000, 20
 T_999 = 3.883  # two-sided 99.9 % quantile of Student's t with BATCHES - 1 degrees of freedom
@@ -42,7 +40,7 @@ def mean_wait(servers: int, load: float, service: Service, seed: int) -> tuple[f
     submit_s = np.cumsum(rng.exponential(1.0 / (load * servers), JOBS))
     lengths_s = service(rng, JOBS)
     times = {"submit_s": submit_s, "duration_s": lengths_s, "estimate_s": lengths_s}
-    scheduler = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
+    scheduler = fifo(skip_blocked=False)
     setting = world([Job(0.0, 1, 1.0)], cluster(servers, 1), traits=same_jobs() | times)
     run = play(setting, scheduler)
     wait_s = (run.start_s - run.jobs.submit_s)[WARM:]
@@ -105,7 +103,7 @@ def test_mean_jct_of_strict_fifo(generator, name: str, placer: str):
     count, gpus, load, seed = TRACES[name]
     rows = generator(count, gpus, load=load, seed=seed)
     jobs = [Job(float(submit_s), gang, float(length_s)) for _, submit_s, gang, length_s in rows]
-    scheduler = Fifo(placer=PLACERS[placer], sharing=NoSharing(), skip_blocked=False)
+    scheduler = fifo(PLACERS[placer], skip_blocked=False)
     run = play(world(jobs, cluster(gpus // 8, 8)), scheduler)
     assert float(np.mean(run.finish_s - run.jobs.submit_s)) == pytest.approx(
         MEAN_JCT_S[placer][name], abs=0.05

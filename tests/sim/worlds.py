@@ -14,13 +14,17 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
-from sim.protocols import Scheduler
+from sim.placers.by_room import FirstFit
+from sim.protocols import Placer, Scheduler, Sharing
 from sim.run import EventLog, Kind, Rules, Run
+from sim.schedulers.orders import Fifo
+from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.generators import leaf_spine
 from sim.topology.outages import NO_OUTAGES, Change, Outages
 from sim.topology.topology import Topology, contiguous_partitions
 
+FIRST_FIT, ALONE = FirstFit(), NoSharing()
 STOPS = (Kind.FINISH, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WITHDRAW)
 
 
@@ -151,6 +155,13 @@ def parts(*gpu_milli: int) -> dict[str, Demands]:
     """Traits of jobs whose workers take thousandths of a GPU, and ask for nothing else."""
     none = np.zeros(len(gpu_milli), dtype=np.int64)
     return {"demands": Demands(np.array(gpu_milli), none, none, none + ANY_TYPE)}
+
+
+def fifo(
+    placer: Placer = FIRST_FIT, sharing: Sharing = ALONE, skip_blocked: bool = True
+) -> Fifo:  # fmt: skip
+    """First come, first served; who is blocked is passed by others unless told."""
+    return Fifo(placer=placer, sharing=sharing, skip_blocked=skip_blocked)
 
 
 def play(simulator: Simulator, scheduler: Scheduler, seed: int = 0) -> Run:
