@@ -96,49 +96,43 @@ def test_what_a_failed_or_evicted_job_ran_is_not_forgotten():
     assert charted(jobs, cluster(1, 1), gavel(), outages=away) == drawing
 
 
-def test_a_large_gang_gets_a_smaller_share_of_the_time():
+# Classes are given by their speed on each type, GPUs of a gang and number of jobs.
+ALIKE, UNLIKE = [1.0, 0.0], ([0.4, 1.6], [8 / 9, 10 / 9])
+SHARES = {  # what is seen -> policy, GPUs of each type, speeds, gangs, jobs, shares of the time
     # Two GPUs: A wants both, B and C one each. The same GPU-seconds each: A half as much time as
     # the others, a third of it: they have the other two thirds at once.
-    shares = time_shares(classes([[1.0, 0.0]] * 2, [2.0, 1.0], [1, 2]), np.array([2, 0]), MAX_MIN)
-    assert shares[:, 0] == pytest.approx([1 / 3, 2 / 3], abs=1e-4)
-
-
-def test_the_least_throughput_is_as_large_as_it_can_be():
+    "a large gang gets a smaller share of the time": (
+        MAX_MIN, [2, 0], [ALIKE] * 2, [2.0, 1.0], [1, 2], [[1 / 3, 0], [2 / 3, 0]]),
     # A reaches 0.4 on one type and 1.6 on the other, B 8/9 and 10/9. With x of its time on the
     # other A has 0.4 + 1.2 x and B 10/9 - 2/9 x: level at x = 1/2, where both have 1.
-    two = classes([[0.4, 1.6], [8 / 9, 10 / 9]], [1.0, 1.0], [1, 1])
-    shares = time_shares(two, np.array([1, 1]), MAX_MIN)
-    assert shares[:, :2] == pytest.approx(np.full((2, 2), 0.5), abs=1e-4)
+    "the least throughput is as large as it can be": (
+        MAX_MIN, [1, 1], UNLIKE, [1.0] * 2, [1, 1], [[0.5, 0.5]] * 2),
     # The sum is largest, 1.6 + 8/9, with A on the other type all the time.
-    shares = time_shares(two, np.array([1, 1]), TOTAL_THROUGHPUT)
-    assert shares[:, :2] == pytest.approx(np.array([[0.0, 1.0], [1.0, 0.0]]), abs=1e-6)
-
-
-def test_classes_are_worth_their_number():
+    "or the sum of all": (
+        TOTAL_THROUGHPUT, [1, 1], UNLIKE, [1.0] * 2, [1, 1], [[0, 1], [1, 0]]),
     # Three alike and one other on two GPUs of one type: all four half of the time.
-    shares = time_shares(classes([[1.0, 0.0]] * 2, [1.0, 1.0], [3, 1]), np.array([2, 0]), MAX_MIN)
-    assert shares[:, 0] == pytest.approx([0.5, 0.5], abs=1e-4)
-
-
-def test_nobody_idles_where_the_worst_off_is_served():
+    "classes are worth their number": (
+        MAX_MIN, [2, 0], [ALIKE] * 2, [1.0] * 2, [3, 1], [[0.5, 0]] * 2),
     # A can use one type only, B both: A has all of the first, B all of the second.
-    two = classes([[1.0, 0.0], [0.5, 1.5]], [1.0, 1.0], [1, 1])
-    shares = time_shares(two, np.array([1, 1]), MAX_MIN)
-    assert shares[:, :2] == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]), abs=1e-4)
-
-
-def test_what_the_least_cannot_use_is_shared_alike():
+    "nobody idles where the worst off is served": (
+        MAX_MIN, [1, 1], [ALIKE, [0.5, 1.5]], [1.0] * 2, [1, 1], [[1, 0], [0, 1]]),
     # A has all that it can use, 1 of 8 GPUs. B, 4 GPUs, and C, 8, have half of the other 7 each.
-    three = classes([[1.0, 0.0]] * 3, [1.0, 4.0, 8.0], [1, 1, 1])
-    shares = time_shares(three, np.array([8, 0]), MAX_MIN)
-    assert shares[:, 0] == pytest.approx([1.0, 3.5 / 4, 3.5 / 8], abs=1e-4)
+    "what the least cannot use is shared alike": (
+        MAX_MIN, [8, 0], [ALIKE] * 3, [1.0, 4.0, 8.0], [1] * 3, [[1, 0], [7 / 8, 0], [7 / 16, 0]]),
     # A takes a tenth of the one GPU of the first type, the only one that B can use; C reaches half
     # on the other. With r of its time on the first C has 1/2 + r/2 and B 0.9 - r: level at r =
     # 4/15. The sum alone would be largest at r = 0, where B has 0.9 and C 0.5.
-    three = classes([[1.0, 0.0], [1.0, 0.0], [1.0, 0.5]], [0.1, 1.0, 1.0], [1, 1, 1])
-    shares = time_shares(three, np.array([1, 1]), MAX_MIN)
-    expected = np.array([[1.0, 0.0], [19 / 30, 0.0], [4 / 15, 11 / 15]])
-    assert shares[:, :2] == pytest.approx(expected, abs=1e-4)
+    "also of two types": (
+        MAX_MIN, [1, 1], [ALIKE, ALIKE, [1.0, 0.5]], [0.1, 1.0, 1.0], [1] * 3,
+        [[1, 0], [19 / 30, 0], [4 / 15, 11 / 15]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHARES)
+def test_the_shares_of_time_are_those_worked_by_hand(case: str):
+    policy, there, speed, gang, jobs, expected = SHARES[case]
+    shares = time_shares(classes(speed, gang, jobs), np.array(there), policy)
+    assert shares[:, :2] == pytest.approx(np.array(expected), abs=1e-4)
 
 
 def test_a_large_gang_has_its_turn_beside_a_job_that_needs_little():

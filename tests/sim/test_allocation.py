@@ -20,7 +20,7 @@ from sim.placers.placement_search import Law, Site, least_comm_s, predicted_comm
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import Change
 from sim.topology.topology import Topology
-from sim.view import ClusterView, Signal, state_of
+from sim.view import ClusterView, Signal, Slots, state_of
 from tests.oracle.cases import Case, cases
 from tests.oracle.random_decider import RandomDecider
 from tests.sim import scripted
@@ -160,26 +160,17 @@ def test_parts_join_parts_with_room_and_nobody_joins_whole_jobs():
     assert gpus_offered(0, *taken)[0] == [2, 8]
 
 
-def test_single_workers_are_offered_the_tightest_fit():
-    def look(view: ClusterView) -> list[object]:
+def test_single_workers_are_offered_the_tightest_fit_and_what_it_leaves_over_is_no_slow_down():
+    def look(view: ClusterView) -> list[Slots | None]:
         scratch = Occupancy(view)
         for job, gpu in ((6, 1), (4, 6), (4, 7)):
             scratch.occupy(job, np.array([gpu]))
-        tight = [scratch.tightest(view, job) for job in (5, 4, 0)]
-        return [None if each is None else np.flatnonzero(each.usable).tolist() for each in tight]
+        return [scratch.tightest(view, job) for job in (5, 4, 0)]
 
     # 250 fits beside 700 with 50 to spare, beside 400 with 350. 400 fits beside each 400.
-    assert seen(look) == [[1], [6, 7], None]
-
-
-def test_what_a_tight_fit_leaves_over_is_no_slow_down():
-    def look(view: ClusterView) -> list[object]:
-        scratch = Occupancy(view)
-        scratch.occupy(6, np.array([1]))
-        tight = scratch.tightest(view, 5)
-        return [] if tight is None else [tight.cost.tolist()]
-
-    assert seen(look) == [[1.0] * 9]
+    *found, nowhere = seen(look)
+    assert [np.flatnonzero(each.usable).tolist() for each in found] == [[1], [6, 7]]
+    assert nowhere is None and found[0].cost.tolist() == [1.0] * 9
 
 
 def test_a_release_gives_everything_back():
