@@ -19,13 +19,12 @@ from sim.dag.online_tasks import (
     mean_lengths_s,
     times_to_go_s,
 )  # fmt: skip
-from sim.jobs import Fates, Precedence
 from sim.physics.laws import NetworkTables
 from sim.report.balance import check_run
 from sim.report.job_times import workflow_metrics
 from sim.run import Kind
 from sim.schedulers.worl_online import WorlOnline
-from tests.sim.worlds import Job, attempts, cluster, physics_of, play, world
+from tests.sim.worlds import Job, attempts, cluster, fates, physics_of, play, waiting, world
 
 HORIZON = 400
 
@@ -34,12 +33,6 @@ def worl(**given_keys) -> WorlOnline:
     plain = {"workflows": "shortest", "plans": 8, "patience": 0.0, "holds": True,
              "makespan_weight": 0.1, "overrun_frac": 0.1, "most_tasks": 100}  # fmt: skip
     return WorlOnline(**{**plain, **given_keys})
-
-
-def precedence_of(parents: list[list[int]], workflow: list[int]) -> Precedence:
-    first = np.cumsum([0, *map(len, parents)]).astype(np.int64)
-    rows = np.array([row for each in parents for row in each], dtype=np.int64)
-    return Precedence(first, rows, np.array(workflow, dtype=np.int64))
 
 
 @st.composite
@@ -55,7 +48,7 @@ def dags(draw, most: int = 12):
 
 
 def tasks_of(parents, workflow, gang, work, sizes) -> Tasks:
-    precedence = precedence_of(parents, workflow)
+    precedence = waiting(*parents, workflow=workflow)["precedence"]
     count = len(gang)
     jobs = np.arange(count)
     edges = edges_among(jobs, count, precedence.first, precedence.parents)
@@ -188,7 +181,7 @@ def test_no_task_before_its_parents_all_finish_and_again_the_same(dag, seed, pla
     ]  # fmt: skip
     topology = cluster(3, 2, types=("x", "y"))
     physics = physics_of(topology, compute_s=(1.0, 2.0), server_s=[0.0, 0.0, 0.5, 1.0])
-    traits = {"precedence": precedence_of(parents, workflow)}
+    traits = waiting(*parents, workflow=workflow)
 
     def run():
         return play(world(jobs, topology, physics=physics, traits=traits), worl(plans=plans))
@@ -208,8 +201,8 @@ def test_no_task_before_its_parents_all_finish_and_again_the_same(dag, seed, pla
 
 def test_a_task_that_left_with_its_parent_holds_no_gpus():
     # A fails; B (2 GPUs), which waited for it, goes with it; C need not leave room for B.
-    fates = Fates(np.array([1, 0, 0]), np.full(3, np.inf))
-    traits = {"precedence": precedence_of([[], [0], []], [0, 0, 1]), "fates": fates}
+    ended = fates(*[np.inf] * 3, outcome=[1, 0, 0])
+    traits = waiting([], [0], [], workflow=[0, 0, 1]) | ended
     jobs = [Job(0, 1, 2), Job(0, 2, 5), Job(3, 2, 10)]
     run = play(world(jobs, cluster(1, 2), traits=traits), worl())
     assert attempts(run.log)["C"] == [(3, 13, (0, 1))]
@@ -217,13 +210,13 @@ def test_a_task_that_left_with_its_parent_holds_no_gpus():
 
 
 def test_children_submitted_before_their_parents_are_planned_once_these_are_known():
-    traits = {"precedence": precedence_of([[1], []], [0, 0])}
+    traits = waiting([1], [])
     run = play(world([Job(0, 1, 2), Job(5, 1, 3)], cluster(1, 1), traits=traits), worl())
     assert attempts(run.log) == {"B": [(5, 8, (0,))], "A": [(8, 10, (0,))]}
 
 
 def test_depths_and_presence():
-    precedence = precedence_of([[2], [], [1]], [0, 0, 0])
+    precedence = waiting([2], [], [1])["precedence"]
     assert depths(precedence.first, precedence.parents).tolist() == [2, 0, 1]
     columns = SimpleNamespace(num_gpus=np.ones(3, dtype=np.int64), precedence=precedence,
                               submit_s=np.array([0.0, 0.0, 4.0]))  # fmt: skip
@@ -244,7 +237,7 @@ def test_depths_and_presence():
 
 @pytest.mark.parametrize("most_tasks", [1, 3])
 def test_plans_may_be_short(most_tasks):
-    traits = {"precedence": precedence_of([[], [0], [0], [], [3], []], [0, 0, 0, 1, 1, 2])}
+    traits = waiting([], [0], [0], [], [3], [], workflow=[0, 0, 0, 1, 1, 2])
     jobs = [Job(0, 1 + row % 2, 3.0 + row) for row in range(6)]
     run = play(world(jobs, cluster(2, 2), traits=traits), worl(most_tasks=most_tasks))
     assert np.isfinite(run.finish_s).all()

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from sim.engine.composed import PartitionedScheduler
@@ -15,10 +14,9 @@ from sim.forwarding import (
     RandomForwarding,
     Steal,
 )
-from sim.jobs import Demands, Precedence
 from sim.protocols import Forwarding
 from sim.run import Kind, Run
-from tests.sim.worlds import Job, chart, cluster, fifo, gantt, play, world
+from tests.sim.worlds import Job, chart, cluster, demands, fifo, gantt, play, waiting, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 4)]  # all arrive at partition 0
 
@@ -78,8 +76,9 @@ def test_random_uses_both_partitions_evenly_and_repeats_with_its_seed():
 def test_children_are_routed_when_their_parents_are_done():
     # B, which A is the parent of, is ready at 10: D waits at home since 5, the other is empty.
     trace = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 5), Job(5, 1, 10)]
-    of_b = Precedence(np.array([0, 0, 1, 1, 1]), np.array([0]), np.array([0, 0, -1, -1]))
-    run = run_with(LeastLoadedForwarding(), trace, traits={"precedence": of_b})
+    run = run_with(
+        LeastLoadedForwarding(), trace, traits=waiting((), (0,), (), (), workflow=(0, 0, -1, -1))
+    )
     assert chart(run) == "AaaaaaaaaaDddddddddd ..Ccccc...Bbbb"
 
 
@@ -88,7 +87,6 @@ def test_children_are_routed_when_their_parents_are_done():
 )
 def test_jobs_go_nowhere_they_could_never_run(forwarding):
     # All ask for type x, which only the home has.
-    x = Demands(*(np.full(3, n) for n in (1000, 0, 0, 1)))
-    run = run_with(forwarding(), TRACE, types=("x", "y"), traits={"demands": x})
+    run = run_with(forwarding(), TRACE, types=("x", "y"), traits=demands(*[(1000, 0, 0, 1)] * 3))
     assert chart(run) == "AaaaaaaaaaBbbbCccc"
     assert not run.forwards.any()

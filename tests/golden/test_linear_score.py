@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import GpuYardError, SignalError, SimulationError
-from sim.jobs import ANY_TYPE, Demands
+from sim.jobs import ANY_TYPE
 from sim.placers.by_room import Consolidated
 from sim.report.job_times import counted, jct_s, mean_jct_s
 from sim.schedulers.orders import Sjf
@@ -21,7 +21,7 @@ from sim.simulator import Simulator, simulate
 from sim.view import Signal
 from tests.engine.playing import assert_same
 from tests.oracle.cases import Case, cases
-from tests.sim.worlds import Job, chart, charted, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, chart, charted, cluster, demands, gantt, physics_of, play, world
 
 NEVER = {"bias": -5.0}  # no forward is worth it
 SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow
@@ -119,10 +119,8 @@ def test_an_old_job_with_a_compact_place_is_not_kept_waiting(patience_s: float, 
     # An old gang, too, for whose cores two servers are the fewest: two GPUs a server, but cores for
     # one worker of B beside or without A.
     topology = dataclasses.replace(cluster(2, 2), server_cpu_milli=np.full(2, 1000))
-    demands = Demands(
-        np.array([1000, 1000]), np.array([100, 600]), *np.full((2, 2), [[0], [ANY_TYPE]])
-    )
-    yard = world([Job(0, 1, 1000), Job(10, 2, 100)], topology, traits={"demands": demands})
+    asks = (1000, 100, 0, ANY_TYPE), (1000, 600, 0, ANY_TYPE)
+    yard = world([Job(0, 1, 1000), Job(10, 2, 100)], topology, traits=demands(*asks))
     assert gantt(play(yard, scheduler))["B"][:2] == (began_s, began_s + 100)
 
 
@@ -143,8 +141,7 @@ def test_a_job_too_large_for_its_partition_is_sent_where_it_fits():
 def test_demands_decide_where_a_gang_goes():
     # Two GPUs a server, but cores for one worker of C: it spreads although server 1 is empty.
     topology = dataclasses.replace(cluster(2, 2), server_cpu_milli=np.full(2, 1000))
-    demands = Demands(*(np.full(1, n) for n in (1000, 600, 0, ANY_TYPE)))
-    yard = world([Job(0, 2, 10)], topology, traits={"demands": demands})
+    yard = world([Job(0, 2, 10)], topology, traits=demands((1000, 600, 0, ANY_TYPE)))
     assert gantt(play(yard, linear({"bias": 1.0}))) == {"A": (0, 10, (0, 2))}
 
 

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.jobs import Elastic
 from sim.placers.by_room import Packed
 from sim.schedulers.optimus import Optimus, divide
 from sim.schedulers.orders import Srtf
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, as_drawn, cluster, gantt, physics_of, play, world
+from tests.sim.worlds import Job, as_drawn, cluster, elastic, gantt, physics_of, play, world
 
-ONE_TO_FOUR = {"elastic": Elastic(np.array([1, 1]), np.array([4, 4]))}
+ONE_TO_FOUR = elastic([1, 1], [4, 4])
 SRTF = Srtf(placer=Packed(), sharing=NoSharing())
 
 

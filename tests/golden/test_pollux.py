@@ -3,21 +3,16 @@
 import numpy as np
 import pytest
 
-from sim.jobs import Elastic
 from sim.placers.by_room import Packed
 from sim.schedulers.optimus import Optimus
 from sim.schedulers.pollux import Effort, Limits, Pollux, keep_within, search
-from tests.sim.worlds import Job, attempts, charted, cluster, fifo, gantt, play, world
+from tests.sim.worlds import Job, attempts, charted, cluster, elastic, fifo, gantt, play, world
 
 KNOBS = {"round_s": 2.0, "population": 30, "generations": 20, "power": -1.0}
 
 
 def pollux(**knobs) -> Pollux:
     return Pollux(placer=Packed(), **{**KNOBS, "idle_speedup": 0.01, "restart_s": 0.0, **knobs})
-
-
-def elastic(least: list[int], most: list[int]) -> dict[str, Elastic]:
-    return {"elastic": Elastic(np.array(least), np.array(most))}
 
 
 # Two jobs of one GPU that can use up to 4, with no communication: n GPUs do n times the work.

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.jobs import Elastic
 from sim.placers.by_room import Consolidated, Packed
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
@@ -18,6 +16,7 @@ from tests.sim.worlds import (
     chart,
     charted,
     cluster,
+    elastic,
     gantt,
     parts,
     physics_of,
@@ -74,7 +73,7 @@ def test_equal_shares_keep_their_gpus_whatever_the_order():
     assert run.restarts.sum() == 0
 
 
-GROWS = {"elastic": Elastic(np.array([1, 1, 1]), np.array([1, 2, 1]))}
+GROWS = elastic([1, 1, 1], [1, 2, 1])
 
 
 def grows(now_s: float) -> Shares:
@@ -151,7 +150,7 @@ def test_a_job_named_twice_is_started_once():
         def newcomers(self, view: ClusterView) -> list[Share]:
             return [Share(job, gpus) for job in view.queued.tolist() for gpus in (2, 1)]
 
-    traits = {"elastic": Elastic(np.array([1, 1]), np.array([2, 2]))}
+    traits = elastic([1, 1], [2, 2])
     told = Twice(lambda now_s: [(0, 2), (1, 2)][: 1 + (now_s > 9)], placer=Packed(), round_s=99.0)
     # B comes at 1, finds one GPU and takes it: half as fast.
     jobs = [Job(0, 2, 4), Job(1, 2, 4)]
@@ -188,9 +187,8 @@ def test_parts_of_gpus_go_where_least_is_left_over():
 def test_a_gang_that_grew_goes_beside_other_parts_as_every_gang_does():
     # A has left GPU 0 when D comes for two GPUs: with 0.3 of each it finds room beside B and C.
     told = Told(always((0, 1), (1, 1), (2, 1), (3, 2)), placer=Packed(), round_s=5.0)
-    grows = {"elastic": Elastic(np.ones(4, dtype=np.int64), np.array([1, 1, 1, 2]))}
     jobs = [Job(0, 1, 2), Job(0, 1, 20), Job(0, 1, 20), Job(5, 1, 20)]
-    traits = parts(1000, 600, 500, 300) | grows
+    traits = parts(1000, 600, 500, 300) | elastic([1] * 4, [1, 1, 1, 2])
     found = charted(jobs, cluster(1, 3), told, traits=traits, max_tenants=4)
     assert found == "Aa Bbbbbbbbbbbbbbbbbbbb+.....Dddddddddd Cccccccccccccccccccc+.....Dddddddddd"
 

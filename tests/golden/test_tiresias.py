@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from sim.jobs import Fates
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Las
 from sim.schedulers.tiresias import Tiresias, TiresiasGittins, gittins_index
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, as_drawn, chart, charted, cluster, play, world
+from tests.sim.worlds import Job, as_drawn, chart, charted, cluster, fates, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}
 
@@ -70,9 +69,8 @@ test_the_chart_is_as_drawn = as_drawn(CASES)
 def test_who_gives_up_waiting_took_what_it_had():
     # At 6 A gives up, pushed aside at 4 with just one quantum: all that is known to be taken. So at
     # 8 B, with one quantum, ranks after C; had A taken two, B would be done soon and go on.
-    fates = Fates(outcome=np.zeros(3, dtype=np.int64), withdraw_s=np.array([6, np.inf, np.inf]))
     jobs = [Job(0, 1, 20), Job(1, 1, 9), Job(7, 1, 2)]
-    drawing = charted(jobs, cluster(1, 1), gittins(1, 4.0), traits={"fates": fates})
+    drawing = charted(jobs, cluster(1, 1), gittins(1, 4.0), traits=fates(6, np.inf, np.inf))
     assert drawing == "AaaaBbbbCcBbbbb"
 
 

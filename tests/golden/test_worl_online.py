@@ -1,15 +1,13 @@
 """The planner online: order by workflows, GPUs by ends, gangs, and what a search finds."""
 
-import numpy as np
 import pytest
 
 from sim.errors import SignalError
-from sim.jobs import Precedence
 from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.orders import Fifo, Sjf, Srsf
 from sim.schedulers.worl_online import WorlOnline
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, as_drawn, charted, cluster, physics_of, play, world
+from tests.sim.worlds import Job, as_drawn, charted, cluster, physics_of, play, waiting, world
 
 UNLIKE = cluster(2, 1, types=("fast", "slow"))  # GPU 1 takes twice as long
 PACKED = {"placer": Packed(), "sharing": NoSharing()}
@@ -20,14 +18,6 @@ def worl(**given) -> WorlOnline:
     plain = {"workflows": "shortest", "plans": 0, "patience": 0.0, "holds": True,
              "makespan_weight": 0.0, "overrun_frac": 0.1, "most_tasks": 100}  # fmt: skip
     return WorlOnline(**{**plain, **given})
-
-
-def waiting(*parents: tuple[int, ...], workflow: tuple[int, ...] | None = None) -> dict:
-    """The trait of jobs that wait for these rows; all of one workflow unless told."""
-    first = np.cumsum([0, *map(len, parents)])
-    rows = np.array([row for each in parents for row in each], dtype=np.int64)
-    number = np.array(workflow or [0] * len(parents), dtype=np.int64)
-    return {"precedence": Precedence(first.astype(np.int64), rows, number)}
 
 
 # A diamond: B (2 s) and C (6 s) wait for A, D for both. Times on the fast GPU. To go there: A 10,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sim.decision import Decision, Start
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.errors import GpuYardError, SimulationError
-from sim.jobs import ANY_TYPE, Demands
+from sim.jobs import ANY_TYPE
 from sim.kernel.allocation import Allocation, allocation_of
 from sim.placers.placement_search import Law, Site, least_comm_s, predicted_comm_s
 from sim.simulator import Simulator, simulate
@@ -25,7 +25,7 @@ from tests.oracle.cases import Case, cases
 from tests.oracle.random_decider import RandomDecider
 from tests.sim import scripted
 from tests.sim.scripted import Scripted, looked
-from tests.sim.worlds import Job, changes, cluster, physics_of, play, world
+from tests.sim.worlds import Job, changes, cluster, demands, physics_of, play, world
 
 
 def told(allocation: Allocation) -> list[list[object]]:
@@ -118,8 +118,7 @@ def seen(look: Callable[[ClusterView], Any], **rules: Any) -> Any:
         server_memory_mib=np.full(3, 100),
     )
     physics = physics_of(topology, slowdown=((1.5,),), compute_s=(1.0, 1.0))
-    traits = {"demands": Demands(*(np.array(column) for column in zip(*ASKS, strict=True)))}
-    yard = world([Job(0, 1, 5)] * len(ASKS), topology, physics=physics, traits=traits,
+    yard = world([Job(0, 1, 5)] * len(ASKS), topology, physics=physics, traits=demands(*ASKS),
                  outages=changes((0.0, 1, Change.CLOSE)), **{"max_tenants": 3} | rules)  # fmt: skip
     return scripted.looked(yard, look, needs=Signal.PROFILE | Signal.INTERFERENCE)
 

@@ -10,7 +10,7 @@ import pytest
 
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision, SignalError
-from sim.jobs import Demands, Elastic
+from sim.jobs import ANY_TYPE
 from sim.kernel import step as verdicts
 from sim.kernel.layout import State
 from sim.physics.physics import Physics
@@ -18,7 +18,7 @@ from sim.simulator import Simulator
 from sim.topology.outages import Change
 from sim.view import ClusterView, Signal, information_of
 from tests.sim.scripted import Scripted, looked
-from tests.sim.worlds import Job, changes, cluster, physics_of, play, start, world
+from tests.sim.worlds import Job, changes, cluster, demands, elastic, physics_of, play, start, world
 
 # At t=2 (partition 0 is GPUs 0, 1; partition 1 is 2, 3): A runs on GPU 0, B and C wait, D is to
 # come. Profiles 0 and 1 do not fit together.
@@ -145,10 +145,7 @@ def demanding() -> Simulator:
         topology, server_cpu_milli=np.array([4000, 4000]), server_memory_mib=np.array([100, 100])
     )
     jobs = [Job(0, 1, 50), *[Job(2, 1, 50)] * 4, Job(2, 2, 50)]
-    traits = {
-        "demands": Demands(*(np.array(column) for column in zip(*ASKS, strict=True))),
-        "elastic": Elastic(np.ones(6, dtype=np.int64), np.array([1, 1, 1, 1, 1, 3])),
-    }
+    traits = demands(*ASKS) | elastic([1] * 6, [1, 1, 1, 1, 1, 3])
     return world(
         jobs, topology, traits=traits, outages=changes((1.0, 1, Change.CLOSE)), max_tenants=3,
         physics=physics_of(topology, compute_s=(1.0, 1.0)), gpu_oversubscription=1.0,
@@ -186,8 +183,7 @@ def test_demands_absences_sizes_and_leases_are_refused_by_name(message: str):
 def test_the_workers_of_one_start_count_together():
     # Each worker of the gang wants 3 of the server's 4 cores: one would fit, two do not.
     topology = dataclasses.replace(cluster(1, 2), server_cpu_milli=np.array([4000]))
-    asks = Demands(*(np.array([each]) for each in (1000, 3000, 0, -1)))
-    yard = world([Job(0, 2, 5)], topology, traits={"demands": asks})
+    yard = world([Job(0, 2, 5)], topology, traits=demands((1000, 3000, 0, ANY_TYPE)))
     with refused("3000 thousandths of a core each, ... GPU 1 has 4000"):
         play(yard, Scripted(starts(start(0, 0, 1))))
 

@@ -7,18 +7,7 @@ import pytest
 
 from sim.decision import Decision
 from sim.errors import SimulationError
-from sim.jobs import (
-    ANY_TYPE,
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    NEVER_S,
-    Attempts,
-    Demands,
-    Elastic,
-    Fates,
-    Precedence,
-)
+from sim.jobs import ANY_TYPE, CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts, Elastic
 from sim.report.balance import balance_of
 from sim.topology.outages import Change
 from sim.view import Signal
@@ -30,11 +19,15 @@ from tests.sim.worlds import (
     chart,
     charted,
     cluster,
+    demands,
+    fates,
     fifo,
+    parts,
     physics_of,
     play,
     start,
     story,
+    waiting,
     world,
 )
 
@@ -43,16 +36,6 @@ FAIL, CLOSE, OPEN = Change.FAIL, Change.CLOSE, Change.OPEN
 
 def ints(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
-
-
-def parents(*of: tuple[int, ...]) -> dict[str, Precedence]:
-    first = np.concatenate([[0], np.cumsum([len(rows) for rows in of])])
-    flat = np.array([row for rows in of for row in rows], dtype=np.int64)
-    return {"precedence": Precedence(first, flat, np.zeros(len(of), dtype=np.int64))}
-
-
-def fates(outcome: list[int], withdraw_s: list[float]) -> dict[str, Fates]:
-    return {"fates": Fates(np.array(outcome), np.array(withdraw_s))}
 
 
 # --- Leases ---------------------------------------------------------------------------------
@@ -132,7 +115,7 @@ def test_a_point_of_failure_is_passed_once_even_if_work_is_lost_behind_it():
 def test_users_give_up_while_waiting_while_running_and_not_after_the_end():
     # A would run for 9, its user gives up at 5. B waits until then and ends at 8, the time at which
     # its user would have given up. C gives up at 2, waiting.
-    traits = fates([0, 0, 0], [5.0, 8.0, 2.0])
+    traits = fates(5.0, 8.0, 2.0)
     jobs = [Job(0, 1, 9), Job(0, 1, 3), Job(0, 1, 1)]
     run = play(world(jobs, cluster(1, 1), traits=traits), fifo())
     assert story(run)[3:] == [
@@ -144,14 +127,14 @@ def test_users_give_up_while_waiting_while_running_and_not_after_the_end():
 
 
 def test_a_user_who_gives_up_at_once_leaves_at_the_instant_of_arrival():
-    run = play(world([Job(4, 1, 9)], cluster(1, 1), traits=fates([0], [0.0])), fifo())
+    run = play(world([Job(4, 1, 9)], cluster(1, 1), traits=fates(0.0)), fifo())
     assert story(run) == [(4, "ARRIVAL", 0), (4, "WITHDRAW", 0)]
 
 
 def test_children_wait_for_all_parents():
     # C waits for A and B. D, submitted with B's end, has its parent already and never is blocked.
     jobs = [Job(0, 1, 3), Job(0, 1, 5), Job(1, 1, 2), Job(5, 1, 2)]
-    run = play(world(jobs, cluster(1, 2), traits=parents((), (), (0, 1), (1,))), fifo())
+    run = play(world(jobs, cluster(1, 2), traits=waiting((), (), (0, 1), (1,))), fifo())
     assert story(run) == [
         (0, "ARRIVAL", 0), (0, "ARRIVAL", 1), (0, "START", 0), (0, "START", 1), (1, "ARRIVAL", 2),
         (3, "FINISH", 0), (5, "FINISH", 1), (5, "READY", 2), (5, "ARRIVAL", 3), (5, "START", 2),
@@ -162,7 +145,7 @@ def test_children_wait_for_all_parents():
 def test_a_parent_that_ends_badly_takes_its_descendants_with_it():
     # A fails at 3. B (blocked) and its child C go at once; D comes at 9 and goes as it comes.
     jobs = [Job(0, 1, 3), Job(1, 1, 1), Job(2, 1, 1), Job(9, 1, 1)]
-    traits = parents((), (0,), (1,), (2,)) | fates([FAILED, 0, 0, 0], [NEVER_S] * 4)
+    traits = waiting((), (0,), (1,), (2,)) | fates(*[NEVER_S] * 4, outcome=[FAILED, 0, 0, 0])
     run = play(world(jobs, cluster(1, 1), traits=traits), fifo())
     assert story(run)[4:] == [
         (3, "FINISH", 0), (3, "WITHDRAW", 1), (3, "WITHDRAW", 2), (9, "ARRIVAL", 3),
@@ -174,7 +157,7 @@ def test_a_parent_that_ends_badly_takes_its_descendants_with_it():
 def test_jobs_that_wait_for_each_other_are_named():
     jobs = [Job(0, 1, 3), Job(0, 1, 3), Job(0, 1, 3)]
     with pytest.raises(SimulationError, match=r"job B waits forever from t=3\.0 s on for parents"):
-        play(world(jobs, cluster(1, 1), traits=parents((), (2,), (1,))), fifo())
+        play(world(jobs, cluster(1, 1), traits=waiting((), (2,), (1,))), fifo())
 
 
 # --- Servers --------------------------------------------------------------------------------
@@ -290,14 +273,10 @@ def test_a_job_of_no_work_ends_as_it_starts_whatever_a_restart_costs():
 # --- Demands and elastic gangs --------------------------------------------------------------
 
 
-def demands(*rows: tuple[int, int, int, int]) -> dict[str, Demands]:
-    return {"demands": Demands(*(np.array(column) for column in zip(*rows, strict=True)))}
-
-
 def test_parts_of_a_gpu_are_packed_by_best_fit_and_never_beside_whole_jobs():
     # Thousandths: A 600 opens GPU 0, B 500 GPU 1, C 400 fits beside A exactly, D 500 beside B,
     # E wants the whole of GPU 2. F 100 finds no room in 0 and 1 and none beside E: it waits.
-    traits = demands(*((milli, 0, 0, ANY_TYPE) for milli in (600, 500, 400, 500, 1000, 100)))
+    traits = parts(600, 500, 400, 500, 1000, 100)
     found = charted([Job(0, 1, 5)] * 6, cluster(1, 3), fifo(), traits=traits, max_tenants=4)
     assert found == "AaaaaFffff+Ccccc Bbbbb+Ddddd Eeeee"
 
@@ -307,7 +286,7 @@ def test_the_slow_down_beside_a_part_is_that_part_of_it():
     # A and B, 8 s of work each at 1 / 1.25: both end at 10.
     topology = cluster(1, 1)
     physics = physics_of(topology, slowdown=((2.0,),))
-    traits = demands(*[(250, 0, 0, ANY_TYPE)] * 2)
+    traits = parts(250, 250)
     yard = world([Job(0, 1, 8)] * 2, topology, physics=physics, traits=traits, max_tenants=2)
     run = play(yard, fifo())
     assert run.finish_s.tolist() == [10, 10]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sim.decision import Start
-from sim.jobs import ANY_TYPE, Demands, JobTable
+from sim.jobs import ANY_TYPE, Demands, Elastic, Fates, JobTable, Precedence
 from sim.physics.catalogue import Catalogue
 from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
@@ -153,8 +153,32 @@ def start(job: int, *gpus: int, lease_s: float | None = None) -> Start:
 
 def parts(*gpu_milli: int) -> dict[str, Demands]:
     """Traits of jobs whose workers take thousandths of a GPU, and ask for nothing else."""
-    none = np.zeros(len(gpu_milli), dtype=np.int64)
-    return {"demands": Demands(np.array(gpu_milli), none, none, none + ANY_TYPE)}
+    return demands(*((milli, 0, 0, ANY_TYPE) for milli in gpu_milli))
+
+
+def demands(*rows: tuple[int, int, int, int]) -> dict[str, Demands]:
+    """Traits of jobs whose workers ask for (thousandths of a GPU, of cores, MiB, types)."""
+    return {"demands": Demands(*(np.array(column) for column in zip(*rows, strict=True)))}
+
+
+def elastic(least: Sequence[int], most: Sequence[int]) -> dict[str, Elastic]:
+    return {"elastic": Elastic(np.array(least), np.array(most))}
+
+
+def fates(*withdraw_s: float, outcome: Sequence[int] | None = None) -> dict[str, Fates]:
+    """Traits of jobs whose users give up then; all end well unless told."""
+    ends = np.zeros(len(withdraw_s), dtype=np.int64) if outcome is None else np.array(outcome)
+    return {"fates": Fates(ends, np.array(withdraw_s, dtype=np.float64))}
+
+
+def waiting(
+    *parents: Sequence[int], workflow: Sequence[int] | None = None
+) -> dict[str, Precedence]:  # fmt: skip
+    """Traits of jobs that wait for these rows; all of one workflow unless told."""
+    first = np.cumsum([0, *map(len, parents)])
+    rows = np.array([row for each in parents for row in each], dtype=np.int64)
+    number = np.array(workflow or [0] * len(parents), dtype=np.int64)
+    return {"precedence": Precedence(first, rows, number)}
 
 
 def fifo(
