@@ -20,10 +20,10 @@ from gpuyard.advice.aims import (
 )
 from gpuyard.advice.answer import table_of
 from gpuyard.advice.sentences import interval_of
-from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
+from sim.jobs import COMPLETED, FAILED, Identity, JobTable
 from sim.report.timeline import forlorn
 from sim.run import Kind
-from tests.sim.worlds import Job, cluster, job_table, parts
+from tests.sim.worlds import Job, cluster, fates, job_table, parts, waiting
 
 OFF = ["interference=none", "network=none"]
 FIFO = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"
@@ -98,19 +98,18 @@ def test_a_lease_that_is_renewed_at_once_is_no_stop():
 
 def test_a_child_of_what_happened_waits_from_its_parents_end_and_none_of_the_lost_counts():
     jobs = table([4, 4, 2, 2])  # at 0, 10, 20 and 30 s, 20 s each
-    links = Precedence(np.array([0, 0, 1, 1, 2]), np.array([0, 2]), np.array([0, 0, 1, 1]))
-    jobs = replace(jobs, precedence=links)
+    jobs = replace(jobs, **waiting((), (0,), (), (2,), workflow=(0, 0, 1, 1)))
     waited_s = np.array([0.0, 15.0, np.nan, 3.0])  # the parent of the last one never ran
     blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
     told = finished_of_trace(jobs, waited_s, cluster(2, 4), blocks, 8)
     assert told.jct_s.tolist() == [20.0, 35.0, 23.0]
     assert told.wait_s.tolist() == [0.0, 5.0, 0.0]  # of 15 s it waited 10 for its parent
     assert told.slowdown.tolist() == [1.0, 1.25, 1.0]
-    outcome = np.array([FAILED, COMPLETED, COMPLETED, COMPLETED])
-    fated = replace(jobs, fates=Fates(outcome, np.full(4, np.inf)))
+    ends = [FAILED, COMPLETED, COMPLETED, COMPLETED]
+    fated = replace(jobs, **fates(*[np.inf] * 4, outcome=ends))
     assert forlorn(fated).tolist() == [False, True, False, False]
-    chain = Precedence(np.array([0, 0, 1, 2, 3]), np.array([0, 1, 2]), np.zeros(4, dtype=np.int64))
-    assert forlorn(replace(fated, precedence=chain)).tolist() == [False, True, True, True]
+    chain = waiting((), (0,), (1,), (2,))
+    assert forlorn(replace(fated, **chain)).tolist() == [False, True, True, True]
     assert not forlorn(jobs).any()
 
 

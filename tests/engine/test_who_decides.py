@@ -9,7 +9,7 @@ import pytest
 from sim import protocols
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.errors import GpuYardError, InvalidDecision, SignalError
-from sim.jobs import ANY_TYPE, Demands
+from sim.jobs import ANY_TYPE
 from sim.kernel.step import OVER, PAUSE
 from sim.placers.by_job import CompactWait
 from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed, Random
@@ -27,6 +27,7 @@ from tests.sim.worlds import (
     chart,
     charted,
     cluster,
+    demands,
     parts,
     physics_of,
     play,
@@ -170,10 +171,9 @@ def test_preempting_makes_room_for_cores_too():
     # C wants one GPU and three cores. A holds GPU 0 with two of the four, B GPU 1 with two: A gives
     # way first and its GPU is enough, but not its cores.
     jobs = [Job(0.0, 1, 20.0), Job(0.0, 1, 10.0), Job(1.0, 1, 2.0)]
-    ones = np.ones(3, dtype=np.int64)
-    cores = Demands(ones * 1000, np.array([2000, 2000, 3000]), ones * 0, ones * ANY_TYPE)
+    asks = [(1000, cores, 0, ANY_TYPE) for cores in (2000, 2000, 3000)]
     topology = replace(cluster(1, 2), server_cpu_milli=np.array([4000]))
-    yard = world(jobs, topology, traits={"demands": cores})
+    yard = world(jobs, topology, traits=demands(*asks))
     run = play(yard, Srtf(placer=BestFit(), sharing=NoSharing()))
     assert run.decides == "compiled"
     assert run.start_s.tolist() == [0.0, 0.0, 1.0]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.jobs import Fates
 from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.a_srpt import ASrpt, VirtualMachine
 from sim.schedulers.orders import Spjf
@@ -138,10 +137,10 @@ def test_it_reads_profiles_only_to_delay():
 def test_a_job_withdrawn_leaves_the_virtual_machine_and_another_run_starts_anew():
     # A (work 2) would be done at 2, but its user gives up at 1. B (work 3) begins there and gives
     # way to C (0.5) at 1.5: they are done at 2 and at 4.5.
-    fates = Fates(np.zeros(3, dtype=np.int64), np.array([1.0, np.inf, np.inf]))
     trace, scheduler = [Job(0, 1, 4), Job(0, 1, 6), Job(1.5, 1, 1)], a_srpt()
     for _ in range(2):
-        stays = gantt(play(world(trace, cluster(1, 2), traits={"fates": fates}), scheduler))
+        yard = world(trace, cluster(1, 2), traits=worlds.fates(1.0, np.inf, np.inf))
+        stays = gantt(play(yard, scheduler))
         assert stays == {"B": (4.5, 10.5, (0,)), "C": (2, 3, (0,))}
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from sim.jobs import ANY_TYPE, Demands, Identity
+from sim.jobs import ANY_TYPE, Identity
 from sim.placers.by_room import FirstFit
 from sim.schedulers.drf import Drf
 from sim.schedulers.orders import Fifo, SmallestGang
 from sim.sharing import NoSharing
-from tests.sim.worlds import Job, as_drawn, charted, cluster, gantt, play, world
+from tests.sim.worlds import Job, as_drawn, charted, cluster, demands, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing(), "skip_blocked": True}
 DRF, FIFO, SMALLEST = Drf(**RULES), Fifo(**RULES), SmallestGang(**RULES)
@@ -65,8 +65,7 @@ def test_the_dominant_share_may_be_that_of_cores():
     # User 0 holds a quarter of the GPUs and 8 of 10 cores (A), user 1 half of the GPUs (B). At 0
     # nobody holds anything: the least request first, E, B, A.
     trace = [Job(0, 1, 10), Job(0, 2, 10), Job(0, 1, 4), Job(0, 1, 3), Job(0, 1, 1)]
-    cores = np.array([8000, 0, 0, 0, 0])
-    demands = Demands(np.full(5, 1000), cores, np.zeros(5, dtype=np.int64), np.full(5, ANY_TYPE))
+    asks = [(1000, cores, 0, ANY_TYPE) for cores in (8000, 0, 0, 0, 0)]
     topology = replace(cluster(1, 4), server_cpu_milli=np.array([10_000]))
-    found = charted(trace, topology, DRF, traits={**by([0, 1, 0, 1, 2]), "demands": demands})
+    found = charted(trace, topology, DRF, traits=by([0, 1, 0, 1, 2]) | demands(*asks))
     assert found == "EDddCccc Bbbbbbbbbb*2 Aaaaaaaaaa"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError, SimulationError
-from sim.jobs import ANY_TYPE, Demands
+from sim.jobs import ANY_TYPE
 from sim.kernel.layout import State
 from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
@@ -22,7 +22,7 @@ from sim.simulator import Simulator, simulate
 from tests.engine.playing import assert_same
 from tests.golden.test_linear_score import assert_loops_agree, linear, random_yard, weights_drawn
 from tests.oracle.cases import Case, cases
-from tests.sim.worlds import Attempt, Job, attempts, charted, cluster, play, world
+from tests.sim.worlds import Attempt, Job, attempts, charted, cluster, demands, play, world
 
 STARTS, NEVER = {"bias": 1.0}, {"bias": -5.0}
 
@@ -127,10 +127,9 @@ def test_who_is_on_no_server_that_the_gang_takes_stays():
     # A server's 4 cores hold two workers of D. A and B have all cores of theirs, C half. A's server
     # and one more are needed: B's has most empty GPUs, but D's third worker fits beside C.
     jobs = [Job(0, 1, 1000), Job(1, 1, 900), Job(2, 2, 1000), Job(100, 3, 50)]
-    cores = np.array([4000, 4000, 1000, 2000])
-    demands = Demands(np.full(4, 1000), cores, np.zeros(4, int), np.full(4, ANY_TYPE))
+    asks = [(1000, cores, 0, ANY_TYPE) for cores in (4000, 4000, 1000, 2000)]
     topology = replace(cluster(3, 4), server_cpu_milli=np.full(3, 4000))
-    yard = world(jobs, topology, traits={"demands": demands})
+    yard = world(jobs, topology, traits=demands(*asks))
     run = play(yard, suspending({"bias": 1.0}))
     stays = attempts(run.log)
     assert stays["D"] == [Attempt(100, 150, (0, 1, 10))]

@@ -15,11 +15,10 @@ from marl.policy.branching import Brancher, Contrasts, Sampling, cost_at, joined
 from marl.policy.build import build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
-from sim.jobs import Fates
 from sim.simulator import Simulator
 from sim.topology.outages import Change
 from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world, plain_world
-from tests.sim.worlds import Job, changes, job_table
+from tests.sim.worlds import Job, changes, fates, job_table
 
 WORLD = mixed_world(2)
 LAYOUT = layout_for(WORLD.topology, WORLD.partition_of_server, RULES)
@@ -147,10 +146,10 @@ def test_who_is_withdrawn_costs_the_delay_that_agents_are_charged(
     gives_up_s: tuple[float, ...], delay_s: float
 ):
     world = plain_world(1, 1)
-    jobs = job_table([Job(0.0, 1, 10.0), Job(0.0, 1, 5.0), Job(0.0, 1, 50.0)])
-    fates = Fates(np.zeros(3, dtype=np.int64), np.array(gives_up_s))
+    gangs = [Job(0.0, 1, 10.0), Job(0.0, 1, 5.0), Job(0.0, 1, 50.0)]
+    jobs = job_table(gangs, **fates(*gives_up_s))
     layout = layout_for(world.topology, world.partition_of_server, RULES)
-    run = Turns(world.simulator(replace(jobs, fates=fates)), layout, RULES, gathers=True)
+    run = Turns(world.simulator(jobs), layout, RULES, gathers=True)
     while run.next():
         run.act(int(run.seen()["action_mask"].argmax()))
     assert run.take().delay_s.sum() == pytest.approx(delay_s)

@@ -15,7 +15,7 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.env.world import World
 from marl.rllib.algorithm import RllibSchedulingEnv
 from sim.errors import SimulationError
-from sim.jobs import ANY_TYPE, Attempts, Demands, Fates, JobTable, Precedence
+from sim.jobs import Attempts, JobTable
 from sim.run import Kind
 from sim.scoring.window import refresh
 from sim.topology.outages import NO_OUTAGES, Change, Outages
@@ -24,13 +24,18 @@ from tests.marl import worlds
 from tests.marl.playing import forwards_of, play, starts_of, tried
 from tests.oracle.cases import Case, cases
 from tests.oracle.room import Room
-from tests.sim.worlds import Job, changes, cluster, job_table, physics_of, rules_of
-
-
-def asking(count: int, **columns: Any) -> Demands:
-    """Whole GPUs of any type, except for the columns given."""
-    plain = {"gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0, "type_mask": ANY_TYPE}
-    return Demands(**{key: np.full(count, value) for key, value in (plain | columns).items()})
+from tests.sim.worlds import (
+    Job,
+    changes,
+    cluster,
+    demands,
+    fates,
+    job_table,
+    parts,
+    physics_of,
+    rules_of,
+    waiting,
+)
 
 
 def seen_bytes(world: World, jobs: JobTable, seed: int) -> list[bytes]:
@@ -50,7 +55,7 @@ def test_outages_to_come_and_demands_that_bind_nothing_change_no_bit(seed: int):
     assert len(plain) > 100
     later = replace(world, outages=changes((1e9, 0, Change.FAIL), (2e9, 0, Change.OPEN)))
     assert seen_bytes(later, jobs, seed) == plain
-    modest = replace(jobs, demands=asking(len(jobs), cpu_milli=1, memory_mib=1, type_mask=3))
+    modest = replace(jobs, **demands(*[(1000, 1, 1, 3)] * len(jobs)))
     assert seen_bytes(world, modest, seed) == plain
     roomy = replace(
         world.topology, server_cpu_milli=np.full(8, 1000), server_memory_mib=np.full(8, 1000)
@@ -115,8 +120,7 @@ def test_nobody_is_forced_to_start_or_to_forward_where_servers_are_away():
     gone = changes((5.0, 0, Change.FAIL), (6.0, 1, Change.FAIL), (50.0, 0, Change.OPEN))
     rules = replace(worlds.RULES, patience_s=1.0, only_placeable=False)
     world = worlds.plain_world(2, 2, 2, 1, outages=gone, max_tenants=2)
-    trace = job_table([Job(10, 2, 4), Job(60, 1, 4, home=1)])
-    trace = replace(trace, fates=Fates(np.zeros(2, int), np.array([np.inf, 5.0])))
+    trace = job_table([Job(10, 2, 4), Job(60, 1, 4, home=1)], **fates(np.inf, 5.0))
     rounds = iter(play(world, trace, rules, 0))
     arrival = next(rounds)
     assert (arrival.view.now_s, arrival.seen) == (10.0, {})
@@ -143,7 +147,7 @@ def test_forwards_lead_to_servers_of_the_right_type_only():
     kinds = replace(topology, server_gpu_type=np.array([0, 0, 1]))
     physics = physics_of(kinds, compute_s=(1.0, 1.0))
     world = worlds.world_of(kinds, 3, physics=physics, max_tenants=1)
-    trace = replace(job_table([Job(0, 1, 5, home=2)]), demands=asking(1, type_mask=1))
+    trace = job_table([Job(0, 1, 5, home=2)], **demands((1000, 0, 0, 1)))
     first = next(iter(play(world, trace, worlds.RULES, 0)))
     assert not starts_of(first, 2).any()
     assert forwards_of(first, 2)[0].tolist() == [True, True, False]
@@ -155,8 +159,8 @@ def test_parts_of_a_gpu_share_up_to_the_whole_and_cost_by_their_part():
     physics = physics_of(topology, slowdown=((2.0,),))
     rules = rules_of(max_tenants=2, gpu_oversubscription=1)
     world = replace(worlds.world_of(topology, 1, physics=physics), rules=rules)
-    trace = job_table([Job(0, 1, 50), Job(5, 1, 9, 9.0), Job(5, 1, 10, 10.0)])
-    trace = replace(trace, demands=asking(3, gpu_milli=np.array([400, 500, 700])))
+    jobs = [Job(0, 1, 50), Job(5, 1, 9, 9.0), Job(5, 1, 10, 10.0)]
+    trace = job_table(jobs, **parts(400, 500, 700))
     now = next(now for now in play(world, trace, worlds.RULES, 0) if now.view.now_s == 5)
     assert starts_of(now, 0)[:, 0].tolist() == [[False, True], [False, False], *[[False] * 2] * 2]
     row = now.seen[0]["pairs"][0, 0, 1]
@@ -271,14 +275,14 @@ def hand_env(trace: JobTable, outages: Outages = NO_OUTAGES) -> SchedulingEnv:
 def test_a_withdrawal_ends_the_delay():
     # A runs 0-10. B waits from 2, its user gives up at 7: 5 s. C (5 s) starts at 10 after 7 s of
     # waiting and is withdrawn at 12 with 2 s done.
-    trace = job_table([Job(0, 1, 10), Job(2, 1, 5), Job(3, 1, 5)])
-    fates = Fates(np.zeros(3, dtype=np.int64), np.array([np.inf, 5.0, 9.0]))
-    assert delay_s(hand_env(replace(trace, fates=fates))) == pytest.approx(5 + 7)
+    jobs = [Job(0, 1, 10), Job(2, 1, 5), Job(3, 1, 5)]
+    trace = job_table(jobs, **fates(np.inf, 5.0, 9.0))
+    assert delay_s(hand_env(trace)) == pytest.approx(5 + 7)
 
 
 def test_who_is_given_up_without_work_is_in_no_mean_of_an_episode():
-    trace = job_table([Job(0, 1, 10), Job(20, 1, 0)])  # the second finds a place at once
-    env = hand_env(replace(trace, fates=Fates(np.zeros(2, int), np.array([np.inf, 5.0]))))
+    jobs = [Job(0, 1, 10), Job(20, 1, 0)]  # the second finds a place at once
+    env = hand_env(job_table(jobs, **fates(np.inf, 5.0)))
     assert delay_s(env) == 0.0
     assert env.turns.jct_mean_s() == 10.0
 
@@ -286,9 +290,8 @@ def test_who_is_given_up_without_work_is_in_no_mean_of_an_episode():
 def test_time_blocked_by_parents_is_nobodys_delay():
     # A runs 0-1000; B, its child, is there from 200 and ready at 1000. C (100 s, from 800 on) is
     # shorter, so the window's first: it runs 1000-1100, then B 1100-1600. B waits 100 s, C 200 s.
-    trace = job_table([Job(0, 1, 1000), Job(200, 1, 500), Job(800, 1, 100)])
-    links = Precedence(np.array([0, 0, 1, 1]), np.array([0]), np.array([0, 0, -1]))
-    env = hand_env(replace(trace, precedence=links))
+    jobs = [Job(0, 1, 1000), Job(200, 1, 500), Job(800, 1, 100)]
+    env = hand_env(job_table(jobs, **waiting((), (0,), (), workflow=(0, 0, -1))))
     assert delay_s(env) == pytest.approx(100 + 200)
     assert env.turns.jct_mean_s() == pytest.approx((1000 + 1400 + 300) / 3)  # JCTs count it
 
@@ -303,7 +306,7 @@ def test_lost_work_and_time_away_are_delay():
 
 
 def test_an_episode_in_which_nobody_chooses_ends_at_its_first_step_or_is_passed_by():
-    gone = replace(job_table([Job(0, 1, 5)]), fates=Fates(np.zeros(1, int), np.zeros(1)))
+    gone = job_table([Job(0, 1, 5)], **fates(0.0))
     env = hand_env(gone)
     observations, _ = env.reset(seed=0)
     assert observations["agent_0"]["action_mask"].nonzero()[0].tolist() == [env.layout.wait]

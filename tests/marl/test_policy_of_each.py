@@ -19,7 +19,6 @@ from marl.policy.build import PolicyFileError, load_policy, read_spec, save_poli
 from marl.policy.pair_score import PolicyOfEach, networks_of, stack
 from marl.training.episodes import play_greedily, validation_jct_s
 from marl.training.spec import RayError, TrainingError
-from sim.jobs import Fates
 from sim.scoring.table import OfPeer
 from tests.marl.test_policy_files import deployed
 from tests.marl.test_rllib import PPO, arguments
@@ -36,7 +35,7 @@ from tests.marl.worlds import (
     mixed_world,
     plain_world,
 )
-from tests.sim.worlds import Job, job_table
+from tests.sim.worlds import Job, fates, job_table
 
 EACH = replace(SMALL, agents=2)
 
@@ -207,11 +206,8 @@ def test_ppo_learns_without_a_critic(trainer_of: Callable[..., Any], tmp_path: P
 
 def test_a_validation_window_of_which_no_job_is_done_is_named():
     jobs, policy = job_table([Job(0.0, 1, 10.0)]), loud_policy(SMALL, 1)
-    given_up = replace(
-        job_table([Job(0.0, 1, 0.0)]), fates=Fates(np.zeros(1, dtype=np.int64), np.array([5.0]))
-    )
     world, windows = plain_world(1, 2), [jobs, jobs]
     assert validation_jct_s(policy, world, RULES, windows.__getitem__, 2) == pytest.approx(10)
-    windows[1] = given_up
+    windows[1] = job_table([Job(0.0, 1, 0.0)], **fates(5.0))  # given up
     with pytest.raises(TrainingError, match=r"validation window 1: none .*workload\.num_jobs"):
         validation_jct_s(policy, world, RULES, windows.__getitem__, 2)

@@ -31,7 +31,7 @@ from tests.marl.worlds import (
     total_rewards,
     world_of,
 )
-from tests.sim.worlds import Job, cluster, job_table, physics_of
+from tests.sim.worlds import Job, cluster, fates, job_table, physics_of
 
 
 def wander(env: SchedulingEnv, seed: int) -> tuple[np.ndarray, float]:
@@ -139,8 +139,7 @@ def test_progress_is_the_share_of_the_work_done_since_the_last_turn():
 def test_a_withdrawn_job_is_worth_what_it_had_done():
     # One GPU. A (10 s of work) runs from 0 until its user gives up at 4; B (5 s) runs 4-9.
     world = plain_world(1, 1)
-    fates = Fates(outcome=np.full(2, COMPLETED), withdraw_s=np.array([4.0, NEVER_S]))
-    trace = replace(job_table([Job(0, 1, 10, 1), Job(0, 1, 5)]), fates=fates)
+    trace = job_table([Job(0, 1, 10, 1), Job(0, 1, 5)], **fates(4.0, NEVER_S))
     env = env_of(world, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
     returns, _ = total_rewards(env, first_legal, 0)
     assert returns.sum() == pytest.approx(0.4 + 1.0)

@@ -14,7 +14,7 @@ from marl.topdrl.codec import TopDrlError, window
 from marl.topdrl.env import PickJobEnv, RewardSpec
 from marl.topdrl.network import build_network, load_picker, save_picker
 from marl.topdrl.proximity import GpuScores, PickGpuEnv, best_gpu, save_proximity
-from sim.jobs import Fates, JobTable
+from sim.jobs import JobTable
 from sim.run import Kind
 from sim.simulator import simulate
 from sim.topology.outages import Change
@@ -30,7 +30,7 @@ from tests.marl.topdrl_worlds import (
     two_pairs,
     york_world,
 )
-from tests.sim.worlds import changes, gantt, job_table, play
+from tests.sim.worlds import changes, fates, gantt, job_table, play
 
 HOLD = 4
 
@@ -161,9 +161,9 @@ def test_credit_of_a_job_that_stops_early_is_what_it_did(withdrawn_s, failing_s,
     if failing_s < np.inf:  # of the server on which it runs; without a checkpoint all is lost
         world = replace(world, outages=changes((failing_s, 0, Change.FAIL)))
     env = env_of(world, reward=RewardSpec(kind="credit", price=0.25))
-    jobs = job_table([job(world, 0, 2, 60), job(world, 100, 1, 10)])
-    fates = Fates(np.zeros(2, dtype=np.int64), np.array([withdrawn_s, np.inf]))
-    worth, held_s = first_worth(env, replace(jobs, fates=fates)), min(60.0, withdrawn_s, failing_s)
+    two = [job(world, 0, 2, 60), job(world, 100, 1, 10)]
+    jobs = job_table(two, **fates(withdrawn_s, np.inf))
+    worth, held_s = first_worth(env, jobs), min(60.0, withdrawn_s, failing_s)
     _, reward, *_ = env.step(0)  # and on to the next job, or to the failure
     assert reward == pytest.approx(2 * (worth_s * worth - 0.25 * held_s) / 400, rel=1e-6)
 

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from sim.errors import GpuYardError
-from sim.jobs import Fates
 from sim.report.job_times import mean_jct_s
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.scores import score_of, scoring_on
@@ -42,7 +41,7 @@ from sim.scoring.weights import (
     units_of,
 )
 from sim.view import Signal
-from tests.sim.worlds import Job, cluster, play, world
+from tests.sim.worlds import Job, cluster, fates, play, world
 
 STARTS, FORWARDS = len(START_FEATURES), len(FORWARD_FEATURES)
 
@@ -102,8 +101,8 @@ def test_a_layer_decides_in_runs_step_by_step_and_compiled():
 
 def test_who_gives_up_is_in_no_mean_of_a_run_without_a_log():
     """Two jobs one after the other, done at 100 and 200; the third is given up at 30."""
-    fates = Fates(np.zeros(3, dtype=np.int64), np.array([np.inf, np.inf, 30.0]))
-    yard = [world([Job(0, 1, 100)] * 3, cluster(1, 1), traits={"fates": fates}) for _ in range(2)]
+    ends = fates(np.inf, np.inf, 30.0)
+    yard = [world([Job(0, 1, 100)] * 3, cluster(1, 1), traits=ends) for _ in range(2)]
     score = scheduler(ScoreWeights(np.zeros(STARTS), np.zeros(FORWARDS)))
     assert mean_jct_s(play(yard[0], score)) == mean_jct_s(unlogged(yard[1], score)) == 150.0
 

@@ -47,14 +47,14 @@ class Attempt(NamedTuple):
     gpus: tuple[int, ...]
 
 
-def job_table(jobs: Sequence[Job]) -> JobTable:
+def job_table(jobs: Sequence[Job], **traits: Any) -> JobTable:
     """Jobs named A, B, C, ... in the order given."""
 
     def column(values: Sequence[float], dtype: type) -> Any:
         return np.array(values, dtype=dtype)
 
     estimates = [j.duration_s if j.estimate_s is None else j.estimate_s for j in jobs]
-    return JobTable(
+    table = JobTable(
         job_id=np.array([chr(ord("A") + row) for row in range(len(jobs))], dtype=object),
         submit_s=column([j.submit_s for j in jobs], np.float64),
         num_gpus=column([j.num_gpus for j in jobs], np.int64),
@@ -64,6 +64,7 @@ def job_table(jobs: Sequence[Job]) -> JobTable:
         home=column([j.home for j in jobs], np.int64),
         measured=np.ones(len(jobs), dtype=np.bool_),
     )
+    return replace(table, **traits)
 
 
 def cluster(
@@ -134,7 +135,7 @@ def world(
     """
     known = physics_of(topology) if physics is None else physics
     return Simulator(
-        jobs=replace(job_table(jobs), **(traits or {})), topology=topology, physics=known,
+        jobs=job_table(jobs, **(traits or {})), topology=topology, physics=known,
         belief=known if belief is None else belief,
         partition_of_server=contiguous_partitions(topology, partitions), rules=rules_of(**rules),
         outages=outages,
