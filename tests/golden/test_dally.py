@@ -19,7 +19,7 @@ from sim.schedulers.orders import Las
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES
-from sim.topology.topology import Topology, contiguous_partitions
+from sim.topology.topology import contiguous_partitions
 from sim.traces.estimators import NoEstimator
 from sim.traces.setting import Setting
 from tests.contract.compositions import CONF, made
@@ -43,14 +43,6 @@ def dally(timers: str = "manual", ideal: str = "compact", **given: float) -> Dal
     """Leases of 10 s; a rack will do after 2 of them, anything after 4."""
     plain = {"lease_s": 10.0, "rack_leases": 2.0, "network_leases": 4.0, "history_leases": 20.0}
     return Dally(timers=timers, ideal=ideal, **{**plain, **given})
-
-
-def slow_between(topology: Topology, *, server_s: float) -> Physics:
-    """A step takes 1 s, and `server_s` more on several servers."""
-    plain = physics_of(topology)
-    spread = np.arange(topology.num_servers + 1) > 1
-    server_row = np.where(spread, server_s, 0.0)[None, :]
-    return replace(plain, network=replace(plain.network, server_s=server_row))
 
 
 def stays(run: Run) -> dict[str, list[Attempt]]:
@@ -157,7 +149,7 @@ def test_who_was_hurt_most_chooses_first_when_leases_end():
     # and does half the work: at 10 it has done 5, A and B 10. It takes server 0, A server 1, and B
     # what is left: with half of its 5 s left to do a second it ends at 20.
     topology = cluster(2, 3)
-    physics = slow_between(topology, server_s=1.0)
+    physics = physics_of(topology, server_s=(0.0, 0.0, 1.0))
     jobs = [Job(0, 2, 15), Job(0, 2, 15), Job(0, 2, 10)]
     assert charted(jobs, topology, dally("no_wait"), physics=physics) == (
         "AaaaaaaaaaCcccc*2 CcccccccccBbbbbbbbbb BbbbbbbbbbAaaaa*2 CcccccccccBbbbbbbbbb"
@@ -295,17 +287,14 @@ def test_dally_ends_no_later_than_consolidation_and_communicates_less_than_witho
     assert np.mean(comm_s) < np.mean(hasty_s)
 
 
-def leased(models: tuple[str, ...] = ()) -> TiresiasOnLeases:
-    return TiresiasOnLeases(lease_s=10.0, placer=Skew(models=models))
-
-
 # A wants both GPUs, B and C one each, from 1 on; leases of 10 s.
 #           0        10        20        30        40        50
 # Tiresias  AAAAAAAAABCBCBCBCBCBCBCBCBCBCBCAAAAAAAAAAAAAAAAAAAA   at 20 A has attained 20, they 10
 # Dally     AAAAAAAAABCBCBCBCBCAAAAAAAAAABCBCBCBCBCAAAAAAAAAA   nobody was slowed: A waits longest
 def test_tiresias_on_leases_serves_who_has_attained_least():
     jobs = [Job(0, 2, 30), Job(1, 1, 20), Job(1, 1, 20)]
-    found = stays(play(world(jobs, cluster(1, 2)), leased()))
+    leased = TiresiasOnLeases(lease_s=10.0, placer=Skew(models=()))
+    found = stays(play(world(jobs, cluster(1, 2)), leased))
     assert found["A"] == [(0, 10, (0, 1)), (30, 50, (0, 1))]
     assert found["B"] == [(10, 30, (0,))] and found["C"] == [(10, 30, (1,))]
     assert stays(play(world(jobs, cluster(1, 2)), dally()))["B"] == [(10, 20, (0,)), (30, 40, (0,))]

@@ -15,7 +15,7 @@ from sim.placers.by_room import Consolidated
 from sim.report.job_times import counted, jct_s, mean_jct_s
 from sim.schedulers.orders import Sjf
 from sim.scoring.linear_score import LinearScore, unlogged
-from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES
+from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATURES
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.view import Signal
@@ -27,7 +27,7 @@ NEVER = {"bias": -5.0}  # no forward is worth it
 SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow
 
 
-def linear(start: dict[str, float], forward: dict[str, float] = NEVER, **given) -> LinearScore:
+def linear(start, forward=NEVER, suspend=None, **given) -> LinearScore:
     values = {
         "window": 16, "patience_s": 1e9, "use_durations": True, "rest_share": 0.0,
         "weights_file": None,
@@ -36,6 +36,8 @@ def linear(start: dict[str, float], forward: dict[str, float] = NEVER, **given) 
         "start": dict.fromkeys(START_FEATURES, 0.0) | start,
         "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
     }
+    if suspend is not None:
+        weights["suspend"] = dict.fromkeys(SUSPEND_FEATURES, 0.0) | suspend
     return LinearScore(**{"weights": weights, **values})
 
 

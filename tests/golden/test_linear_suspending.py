@@ -24,21 +24,11 @@ from tests.golden.test_linear_score import assert_loops_agree, linear, random_ya
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Attempt, Job, attempts, charted, cluster, demands, play, world
 
-STARTS, NEVER = {"bias": 1.0}, {"bias": -5.0}
+STARTS = {"bias": 1.0}
 
 
-def suspending(
-    suspend: dict[str, float],
-    start: dict[str, float] = STARTS,
-    forward: dict[str, float] = NEVER,
-    **given,
-) -> LinearScore:
-    weights = {
-        "start": dict.fromkeys(START_FEATURES, 0.0) | start,
-        "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
-        "suspend": dict.fromkeys(SUSPEND_FEATURES, 0.0) | suspend,
-    }
-    return linear({}, **({"weights": weights} | given))
+def suspending(suspend, start=STARTS, *forward, **given) -> LinearScore:
+    return linear(start, *forward, suspend=suspend, **given)
 
 
 def test_who_has_most_left_makes_room_and_goes_on_where_it_was():
