@@ -1,5 +1,6 @@
 """Online plans against a plain-Python generator, and what any run with workflows keeps to."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,16 +24,11 @@ from sim.physics.laws import NetworkTables
 from sim.report.balance import check_run
 from sim.report.job_times import workflow_metrics
 from sim.run import Kind
-from sim.schedulers.worl_online import WorlOnline
+from tests.golden.test_worl_online import worl as golden_worl
 from tests.sim.worlds import Job, attempts, cluster, fates, physics_of, play, waiting, world
 
 HORIZON = 400
-
-
-def worl(**given_keys) -> WorlOnline:
-    plain = {"workflows": "shortest", "plans": 8, "patience": 0.0, "holds": True,
-             "makespan_weight": 0.1, "overrun_frac": 0.1, "most_tasks": 100}  # fmt: skip
-    return WorlOnline(**{**plain, **given_keys})
+worl = partial(golden_worl, plans=8, makespan_weight=0.1)
 
 
 @st.composite

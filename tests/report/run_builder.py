@@ -11,8 +11,8 @@ from sim.jobs import JobTable
 from sim.report.run_tables import Recorded, server_names
 from sim.report.timeline import blocked_at_arrival
 from sim.run import EventLog, Kind, Run
-from sim.topology.generators import leaf_spine
 from sim.topology.topology import contiguous_partitions
+from tests.sim.worlds import cluster
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,7 @@ def build_run(
     gpu_types: tuple[str, ...] = ("v100",),
 ) -> Run:
     """A run of `jobs` (ascending in submission); 0.5 s of wall time, 0.2 s of it deciding."""
-    topology = leaf_spine(
-        name="hand", servers=servers, gpus_per_server=gpus_per_server, servers_per_rack=2,
-        gpu_types=list(gpu_types), intra_gbps=100.0, nic_gbps=10.0, oversubscription=1.0,
-    )  # fmt: skip
+    topology = cluster(servers, gpus_per_server, servers_per_rack=2, types=gpu_types)
     return Run(
         scheduler="by_hand",
         jobs=table_of(jobs),

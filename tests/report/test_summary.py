@@ -18,7 +18,6 @@ from sim.report.run_tables import job_columns
 from sim.report.summary import HEADLINE_KEYS, energy_metrics, summarise
 from sim.report.timeline import unusable_changes
 from sim.run import Kind
-from sim.topology.generators import leaf_spine
 from sim.topology.topology import Watts
 from tests.report.run_builder import log_with
 from tests.sim.worlds import Job, cluster, fifo, physics_of, play, world
@@ -312,10 +311,7 @@ def test_finish_time_fairness_of_two_jobs_on_one_gpu(hand):
 def small_run(**columns: list) -> Played:
     count = len(columns["submit_s"])
     jobs = {"job_id": [f"j{at}" for at in range(count)], "num_gpus": [1] * count, **columns}
-    topology = leaf_spine(
-        name="small", servers=1, gpus_per_server=4, servers_per_rack=1, gpu_types=("p100",),
-        intra_gbps=3600, nic_gbps=400, oversubscription=1,
-    )  # fmt: skip
+    topology = cluster(1, 4, servers_per_rack=1, types=("p100",))
     words = ["estimator=oracle", "interference=none", "network=none"]
     return gpuyard.simulate(pd.DataFrame(jobs), topology, "fifo", overrides=words)
 

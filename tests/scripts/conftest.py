@@ -12,6 +12,10 @@ import pytest
 from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
+SMALL = (
+    "topology=small_leaf_spine", "topology.servers=2", "topology.servers_per_rack=1",
+    "interference=none", "network=none", "workload=csv",
+)  # fmt: skip
 TRACE = """job_id,submit_s,num_gpus,duration_s
 a,0,4,10
 b,1,4,10

@@ -14,6 +14,7 @@ from hydra import compose, initialize_config_dir
 from gpuyard.evaluation.explain import explain_folder
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import CONF
+from tests.scripts.conftest import SMALL
 
 HEAD = "job_id,submit_s,num_gpus,duration_s\n"
 # b leaves 2 + 0 GPUs; c wants 12 and waits for both a and b, which end at 100 and 101.
@@ -22,11 +23,6 @@ QUEUE = HEAD + "a,0,6,100\nb,1,8,100\nc,2,12,50\nd,3,1,20\ne,30,2,110\n"
 SPREAD = HEAD + "a,0,6,100\nb,1,6,100\nc,2,4,50\nd,3,8,5\n"
 # Service in steps of 100 GPU-s: a has attained one after 6.25 s, and b, with none, takes over.
 LAS = HEAD + "a,0,16,100\nb,1,16,10\n"
-# Partitions of 8 GPUs: a and b fill them, c and d wait at partition 1 for the first to end.
-SMALL = (
-    "topology=small_leaf_spine", "topology.servers=2", "topology.servers_per_rack=1",
-    "interference=none", "network=none", "workload=csv",
-)  # fmt: skip
 # Server 0 has p100s and server 1 v100s, which big fills until it ends; want may use no others.
 TYPED = (
     "topology.gpu_types=[p100,v100]", "workload.columns.gpu_types=gpu_types", "estimator=oracle",
@@ -185,6 +181,7 @@ def test_who_is_preempted_and_gives_up_has_waited_in_between(told):
 
 
 def test_forwarded_between_partitions(told):
+    # Partitions of 8 GPUs: a and b fill them, c and d wait at partition 1 for the first to end.
     trace = HEAD + "a,0,8,100\nb,1,8,100\nc,2,4,50\nd,3,4,20\n"
     found, rows = told(trace, "d", "agents.count=2", "forwarding=steal")
     assert short(rows) == [

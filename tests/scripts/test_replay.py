@@ -17,13 +17,9 @@ import pytest
 from sim.files import ReportError
 from sim.report.replay import Replay
 from sim.report.run_tables import read_recorded
-from tests.scripts.conftest import TRACE, call
+from tests.scripts.conftest import SMALL, TRACE, call
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = (
-    "topology=small_leaf_spine", "topology.servers=2", "topology.servers_per_rack=1",
-    "interference=none", "network=none", "workload=csv",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
