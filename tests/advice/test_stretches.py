@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from gpuyard.advice.learning import judging
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import StretchField, from_state, scouted
-from gpuyard.launch.build import resolve
-from gpuyard.launch.errors import CONF, ConfigError
+from gpuyard.launch.errors import ConfigError
 from tests.advice.test_sentences import row
+from tests.contract.compositions import resolved
 
 HEAD = "job_id,submit_s,num_gpus,duration_s\n"
 WORDS = (
@@ -26,9 +25,8 @@ WORDS = (
 @cache
 def composed() -> dict:
     """The configuration of advise on 16 GPUs, with a first come, first served scout."""
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(compose("advise", [*WORDS, "workload.path=unused"]))
-        scout = resolve(compose("composition", ["scheduler=fifo"]))
+    config = resolved("advise", *WORDS, "workload.path=unused")
+    scout = resolved("composition", "scheduler=fifo")
     return {**config, "estimator": config["knows"]["oracle"], "scheduler": None, "scout": scout}
 
 

@@ -9,9 +9,16 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from gpuyard.launch.build import resolve
 from sim.protocols import Scheduler
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def resolved(program: str, *words: str) -> dict[str, Any]:
+    """The configuration of a program with these words."""
+    with initialize_config_dir(config_dir=str(CONF), version_base=None):
+        return resolve(compose(program, list(words)))
 
 
 def stems(group: str) -> list[str]:

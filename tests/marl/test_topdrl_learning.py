@@ -7,12 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hydra import initialize_config_dir
 from rich.progress import Progress
 
-from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.own import composed_of
 from gpuyard.training.topdrl_training import COLUMNS, Meter
 from gpuyard.training.topdrl_training import Training as Run
 from marl.rllib.checkpoint import Maker, checked, seal
@@ -21,8 +18,9 @@ from marl.topdrl import env
 from marl.topdrl import network as images
 from marl.topdrl.network import build_network, dueling, load_picker
 from marl.training.spec import CheckpointError
+from tests.contract.compositions import resolved
 from tests.marl.topdrl_worlds import env_of, network_of, observation_of, york_world
-from tests.marl.trainings import CONF, Training, curve, wait_for
+from tests.marl.trainings import Training, curve, wait_for
 
 SPEC = env.ImitationSpec(
     episodes=8, epochs=30, minibatch=32, learning_rate=1e-2, least_speed=0.9, random_share=0.2,
@@ -184,8 +182,7 @@ def test_a_run_that_ended_learns_no_more(tmp_path, monkeypatch, steps, judged, m
     rows = f"0,0,,,,0.4,1.0\n1,100,0,0,0,,2.0\n2,200,0,0,0,{judged},3.0\n"
     (first / "learning_curve.csv").write_text(",".join(COLUMNS) + "\n" + rows)
     words = [*TINY, f"picker.learner.steps={steps}", f"resume={first}"]
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(composed_of("train_topdrl", words))
+    config = resolved("train_topdrl", *words)
     run = Run(config, second)
     monkeypatch.setattr(run, "validate", lambda _: 0.6)
     trainer = OneStepMore()
@@ -218,8 +215,7 @@ def test_divergence_ends_with_advice(tmp_path):
     ],
 )
 def test_a_section_that_is_none_is_told_by_its_key(tmp_path, word, message):
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(composed_of("train_topdrl", [*TINY, word]))
+    config = resolved("train_topdrl", *TINY, word)
     with pytest.raises(ConfigError, match=re.escape(message)):
         Run(config, tmp_path)
 

@@ -6,11 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
 
 from gpuyard.advice.advise import advise
-from gpuyard.launch.build import resolve
-from gpuyard.launch.errors import CONF
+from tests.contract.compositions import resolved
 from tests.scripts.conftest import Outcome
 
 TWO = ("topology.servers=2", "topology.servers_per_rack=2")  # 16 GPUs
@@ -225,8 +223,7 @@ def test_a_policy_of_ones_own_is_judged_on_the_rest_and_plays(done, tmp_path):
 
 def test_the_plain_function_needs_no_program(tmp_path):
     path = jobs_csv(tmp_path / "jobs.csv", 60)
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(compose("advise", [*words_of(path, *SMALL, FOUR), "jobs=1"]))
+    config = resolved("advise", *words_of(path, *SMALL, FOUR), "jobs=1")
     advice = advise(config)
     assert advice.frame["rank"].tolist() == list(range(1, len(advice.frame) + 1))
     assert len(advice.sentences) == 3 and advice.aim == "jct_mean_s"

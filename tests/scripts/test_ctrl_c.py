@@ -10,17 +10,15 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from gpuyard.launch import errors as ctrl_c
-from gpuyard.launch.build import resolve
-from gpuyard.launch.errors import CONF
 from gpuyard.launch.start import going_on
 from gpuyard.launch.terminal import RunCount
 from gpuyard.training.train import _plan_setting
 from marl.rllib.checkpoint import note_setting
 from sim.errors import override
+from tests.contract.compositions import resolved
 
 
 @pytest.fixture
@@ -169,8 +167,7 @@ def test_a_folder_of_odd_signs_survives_shell_and_hydra():
 
 
 def test_plans_of_another_setting_are_no_beginning(start: Callable, tmp_path: Path):
-    with initialize_config_dir(str(CONF), version_base=None):
-        setting = _plan_setting(resolve(compose("train_worl", ["seed=3", "dqn.steps=5"])))
+    setting = _plan_setting(resolved("train_worl", "seed=3", "dqn.steps=5"))
     note_setting(tmp_path / "run", setting)
     outcome = start("train_worl")
     outcome.failed_with("another setting: seed was 3, is 0;", "fresh=true")

@@ -9,11 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 
 from gpuyard.evaluation.explain import explain_folder
-from gpuyard.launch.build import resolve
-from gpuyard.launch.errors import CONF
+from tests.contract.compositions import resolved
 from tests.scripts.conftest import SMALL
 
 HEAD = "job_id,submit_s,num_gpus,duration_s\n"
@@ -42,8 +40,7 @@ def told(tmp_path):
     def explained(trace: str, job: str, *words: str):
         path = tmp_path / "jobs.csv"
         path.write_text(trace)
-        with initialize_config_dir(str(CONF), version_base=None):
-            config = resolve(compose("simulate", [*SMALL, f"workload.path={path}", *words]))
+        config = resolved("simulate", *SMALL, f"workload.path={path}", *words)
         (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
         found = explain_folder(tmp_path, job)
         return found, found.record()["rows"]

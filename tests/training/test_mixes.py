@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 
-from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.training.setting import source_spec_of
 from gpuyard.training.windows import check_cells, open_source
+from tests.contract.compositions import resolved
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,7 @@ def test_a_mix_that_is_none_is_refused(mix, told):
 
 def opened_of(*words: str):
     """What is played on of a learning with these words."""
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(compose("learn", overrides=list(words)))
-    return open_source(source_spec_of(config).setting)
+    return open_source(source_spec_of(resolved("learn", *words)).setting)
 
 
 def test_no_two_settings_of_a_mix_are_played_on_one_window():
@@ -53,8 +51,8 @@ def test_settings_of_a_mix_may_have_jobs_predictions_and_clusters_of_their_own()
         " topology: headline_vl2, network: max_min, gpu_type: v100}"
     )
     words = [f"mix=[{{agents: 2, load: 0.9, windows: 1}}, {own}]", "workload.num_jobs=40"]
+    config = resolved("learn", *words)
     with initialize_config_dir(str(CONF), version_base=None):
-        config = resolve(compose("learn", overrides=words))
         opened = open_source(source_spec_of(config, words).setting)
         with pytest.raises(ConfigError, match="philly_lik"):
             cell = {"agents": 2, "load": 1.1, "windows": 1, "workload": "philly_lik"}
