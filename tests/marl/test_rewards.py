@@ -16,7 +16,7 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.env.world import DelayReward, ProgressReward
 from marl.topdrl.env import RewardSpec
 from sim.errors import GpuYardError, InvalidDecision
-from sim.jobs import COMPLETED, NEVER_S, Fates
+from sim.jobs import NEVER_S
 from tests.marl import topdrl_worlds as york
 from tests.marl.worlds import (
     MIXED_JOBS,
@@ -275,11 +275,11 @@ def test_gpus_that_idle_once_the_last_who_waits_gave_up_cost_a_picker_nothing():
     """
     world = york.york_world(racks=1)
     jobs = job_table(
-        [york.job(world, at, gang, s) for at, gang, s in ((0, 2, 60), (10, 4, 9), (100, 1, 9))]
+        [york.job(world, at, gang, s) for at, gang, s in ((0, 2, 60), (10, 4, 9), (100, 1, 9))],
+        **fates(NEVER_S, 20.0, NEVER_S),
     )
-    fates = Fates(np.full(3, COMPLETED), np.array([NEVER_S, 20.0, NEVER_S]))
     env = york.env_of(world, reward=RewardSpec(kind="credit", price=0.25))
-    seen, _ = env.reset(options={"jobs": replace(jobs, fates=fates)})
+    seen, _ = env.reset(options={"jobs": jobs})
     worth = float(seen["slots"][0, 4])
     reward = env.step(0)[1]
     assert reward == pytest.approx((120 * (worth - 0.25) - 0.25 * 2 * 20) / (400 / 3), rel=1e-6)
