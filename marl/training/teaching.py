@@ -92,7 +92,7 @@ def taught(
     mean, count = [torch.zeros_like(each) for each in fit.weights], 0
     for step, (shape, turns) in enumerate(fit.turns(seed)):
         fit.step(lessons[shape].loss(turns, along_gap)[0])
-        if step >= AVERAGED_FROM * fit.steps:
+        if step >= min(AVERAGED_FROM * fit.steps, fit.steps - 1):  # of few steps, the last
             count += 1
             for total, now in zip(mean, fit.weights, strict=True):
                 total.add_((now.detach() - total) / count)

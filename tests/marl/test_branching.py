@@ -217,11 +217,13 @@ def test_scores_move_by_what_actions_cost():
         assert np.mean(-sign * moved[there]) > 0.5
 
 
-@pytest.mark.parametrize("steps", [1, 8, 9, 10])  # at 9 the rate would rise in no time at all
+@pytest.mark.parametrize("steps", [1, 2, 8, 9, 10])  # at 9 the rate would rise in no time at all
 def test_few_steps_are_taken_too(steps: int):
-    policy = loud()
+    policy, before = loud(), loud().key.weight
     given = replace(TEACHING, epochs=steps, batch=10**6)
     assert np.isfinite(taught(policy, [lesson(loud)], given, all_of(policy), seed=0))
+    moved = float((policy.key.weight - before).detach().abs().max())
+    assert 0.0 < moved <= 1.01 * steps * given.learning_rate
 
 
 def gaps(policy: PairScorePolicy, found: Contrasts) -> np.ndarray:
