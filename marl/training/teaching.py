@@ -286,8 +286,9 @@ class _Lesson:
         with torch.no_grad():
             own = torch.cat([self._added(turns)[0] for turns in self._blocks()])
         rows = np.concatenate([self._rows(turns)[0] for turns in self._blocks()])
-        self._target = torch.zeros(len(contrasts))
-        self._target[rows] = own - how.step * torch.from_numpy(share[rows]).float()
+        self._asked = -how.step * torch.from_numpy(share).float()  # of what is added, to change
+        self._target = self._asked.clone()
+        self._target[rows] += own
 
     def _blocks(self) -> list[IntArray]:
         return blocks_of(self.turns, self._how.batch)
@@ -309,11 +310,11 @@ class _Lesson:
         return logits[at, self._tried[rows]] - logits[at, self._taken[rows]], rows
 
     def loss(self, turns: IntArray, along_gap: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted mean square of what is left, and of the targets."""
+        """Weighted mean square of what is left, and of what was asked for."""
         added, rows = self._added(turns)
-        weight, target = self._weight[rows], self._target[rows]
-        left = added + along_gap * self._gap[rows] - target
-        return (weight * left**2).sum() / weight.sum(), (weight * target**2).sum() / weight.sum()
+        weight, asked = self._weight[rows], self._asked[rows]
+        left = added + along_gap * self._gap[rows] - self._target[rows]
+        return (weight * left**2).sum() / weight.sum(), (weight * asked**2).sum() / weight.sum()
 
     def losses(self, along_gap: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The same, block by block of all turns."""
@@ -321,7 +322,7 @@ class _Lesson:
 
 
 def _explained(lessons: Sequence[_Lesson], along_gap: Tensor) -> float:
-    """Share of the targets' squares."""
+    """Share of the squares of what was asked for."""
     both = [each for lesson in lessons for each in lesson.losses(along_gap)]
     left, whole = (sum(float(each[part]) for each in both) for part in (0, 1))
     return 1.0 - left / whole if whole > 0 else 0.0

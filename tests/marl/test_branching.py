@@ -217,6 +217,14 @@ def test_scores_move_by_what_actions_cost():
         assert np.mean(-sign * moved[there]) > 0.5
 
 
+def test_scores_that_stay_explain_nothing_of_what_actions_cost():
+    policy = loud()  # whose own scores are far from 0, as those of any later round
+    still = replace(TEACHING, epochs=2, learning_rate=1e-12)
+    assert taught(policy, [lesson(loud)], still, all_of(policy), seed=0) == pytest.approx(
+        0.0, abs=1e-4
+    )
+
+
 @pytest.mark.parametrize("steps", [1, 2, 8, 9, 10])  # at 9 the rate would rise in no time at all
 def test_few_steps_are_taken_too(steps: int):
     policy, before = loud(), loud().key.weight
