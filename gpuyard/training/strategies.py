@@ -26,8 +26,8 @@ FIRST_STEP, LAST_STEP = 0.15, 0.03  # of sigma, per coordinate
 DECAY_FIRST, DECAY_SECOND = 0.9, 0.99  # Adam's
 EPSILON = 1e-8
 CLIP = 2.0  # standard deviations of a difference: tails of JCT are heavy
-# Iterate k weighs as k ** AVERAGE_POWER in the average: about the last third counts, and the end
-# need not be known beforehand.
+# Iterate k weighs as k (k + 1) (k + 2) in the average, about k ** AVERAGE_POWER: the last third
+# counts most, and the end need not be known beforehand.
 AVERAGE_POWER = 3.0
 
 

@@ -109,8 +109,11 @@ def test_the_average_is_that_of_late_means():
     for _ in range(40):
         climb = ascend(climb, np.ones(12), 0.1)
         means.append(climb.mean[0])
-    weights = np.arange(1, 41) ** 3.0
-    assert climb.average[0] == pytest.approx(np.average(means, weights=weights), rel=0.02)
+    k = np.arange(1, 41)
+    weights = k * (k + 1) * (k + 2)
+    assert climb.average[0] == pytest.approx(np.average(means, weights=weights), rel=1e-12)
+    cubes = np.average(means, weights=k**strategies.AVERAGE_POWER)
+    assert climb.average[0] == pytest.approx(cubes, rel=0.02)
 
 
 def test_a_search_that_cannot_begin_or_counts_a_pair_twice_is_refused():
