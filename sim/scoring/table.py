@@ -137,7 +137,7 @@ class OfSuspension(Column):
     WORK_RATIO = "ln(GPU-seconds that the victims have left over those of the job) / 2.5"
     LEAST_RATIO = "ln(least work left of a victim over that of the job) / 2.5"
     VICTIMS_LEFT = "ln(mean work left of the victims, GPU by GPU, / 1 h) / 2.5"
-    WASTE = "GPUs emptied in vain / GPUs of the partition's largest server"
+    WASTE = "(workers that stop + empty GPUs there - gang) / GPUs of the partition's largest server"
     HOMELESS = "share of the victims' GPUs whose jobs have no compact place elsewhere now"
     TIMES = "ln(1 + most times that a victim was suspended before)"
     RAN = "ln(1 + least time that a victim has run since it started / 600 s) / 2.5"

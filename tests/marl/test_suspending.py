@@ -66,6 +66,24 @@ def test_whatever_is_legal_is_accepted_and_all_jobs_end(seed: int):
         assert (time_s, job, Kind.START) not in order[:at]
 
 
+def test_waste_counts_workers_that_stop_each_though_they_share_gpus():
+    sharing = 0
+    for now in play(mixed_world(), BUSY(0), SUSPENDING, 0):
+        view, layout = now.view, now.rounds.layout
+        for agent, seen in now.seen.items():
+            for row, target in np.argwhere(suspensions_of(now, agent)).tolist():
+                twin = rounds_forked(now.rounds, view)
+                twin.observe(view, everyone=False)
+                decision = twin.decide(view, {agent: layout.sizes.action(SUSPEND, row, target)})
+                held = [gpu for job in decision.preempts for gpu in view.gpus_of(job).tolist()]
+                place = decision.starts[0].gpus
+                empty = sum(map(now.empty, np.unique(view.topology.gpu_server[place]).tolist()))
+                waste = (len(held) + empty - len(place)) / 2  # GPUs of a server
+                assert seen["suspensions"][row, target, OfSuspension.WASTE] == waste
+                sharing += len(held) > len(set(held))
+    assert sharing > 0
+
+
 def _scoring_of(now: Round) -> Scoring:
     scheduler = LinearScore(
         window=4, patience_s=1e9, use_durations=True, rest_share=0.0,
