@@ -284,6 +284,9 @@ class GpuModule(TorchRLModule, ValueFunctionAPI):
 PICK_GPU = "gpuyard_pick_gpu"
 
 
+UNCLIPPED = 1e6  # RLlib's 10 stops a critic from learning returns further off than 3
+
+
 def build_gpu_ppo(
     *, make_env: Callable[[], PickGpuEnv], ppo: GpuPpoSpec, spec: ProximitySpec, seed: int
 ) -> PPO:
@@ -309,6 +312,7 @@ def build_gpu_ppo(
             clip_param=ppo.clip,
             entropy_coeff=ppo.entropy,
             vf_loss_coeff=ppo.value_weight,
+            vf_clip_param=UNCLIPPED,
             grad_clip=ppo.grad_clip,
             use_kl_loss=False,
         )
