@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
@@ -243,9 +242,7 @@ def _restarts(experiment: Experiment) -> str | None:
 
 def _partitions(experiment: Experiment) -> str | None:
     """That partitions are not of one size, where they are not."""
-    world = experiment.world
-    servers = np.bincount(world.topology.gpu_server)
-    sizes = np.bincount(world.partition_of_server, weights=servers).astype(int)
+    sizes = experiment.world.partition_gpus
     if sizes.min() == sizes.max():
         return None
     return f"{len(sizes)} partitions of unequal size: {', '.join(map(str, sizes))} GPUs"

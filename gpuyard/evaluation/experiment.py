@@ -116,8 +116,7 @@ class Experiment:
         Raises:
             TraceError: naming the first such job.
         """
-        servers = np.bincount(self.world.topology.gpu_server)  # (S,) GPUs
-        largest = int(np.bincount(self.world.partition_of_server, weights=servers).max())
+        largest = int(self.world.partition_gpus.max())
         rows = np.flatnonzero(jobs.num_gpus > largest)
         if len(rows):
             row = int(rows[0])

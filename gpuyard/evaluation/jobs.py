@@ -50,11 +50,8 @@ def without_misfits(jobs: JobTable, world: World, *, leave_out: bool) -> tuple[J
 
 def fit_somewhere(jobs: JobTable, world: World) -> BoolArray:
     """(J,) whether the empty servers of some partition hold all workers of the job."""
-    topology = world.topology
-    gpus = topology.gpus_per_server
     if jobs.demands is None:
-        most = np.bincount(world.partition_of_server, weights=gpus).max()
-        return jobs.num_gpus <= most
+        return jobs.num_gpus <= world.partition_gpus.max()
     asks, kind = np.unique(
         np.stack([jobs.demands.cpu_milli, jobs.demands.memory_mib, jobs.demands.type_mask], axis=1),
         axis=0,
@@ -180,9 +177,8 @@ def _of_the_user(scheduler: Scheduler) -> bool:
 
 def _gangs(world: World) -> IntArray:
     """Small, one server and a little more, then whole partitions until nothing is left."""
-    servers = np.bincount(world.topology.gpu_server)  # (S,) GPUs
-    partitions = np.bincount(world.partition_of_server, weights=servers)  # (P,) GPUs
-    largest, server = int(partitions.min()), int(servers.max())  # every gang fits every partition
+    largest = int(world.partition_gpus.min())  # every gang fits every partition
+    server = int(world.topology.gpus_per_server.max())
     fill = [largest] * (world.rules.max_tenants * world.partitions + 1)
     small = [min(gang, largest) for gang in (1, 2, server, server + 1, 1, 2)]
     return np.array([*small, *fill, 1, min(2, largest)], dtype=np.int64)

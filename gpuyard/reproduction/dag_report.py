@@ -198,8 +198,6 @@ def _ranked(rows: Sequence[Row], methods: Sequence[str], level: float) -> Rankin
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     by = {(row["problem"], row["method"]): row["makespan_s"] for row in rows}
     scores = np.array([[by[p, m] for m in methods] for p in problems])
-    if scores.shape[0] < 2 or scores.shape[1] < 3:  # noqa: PLR2004  (as `ranking` asks)
-        return None
     return ranking(methods, scores, level=level)
 
 

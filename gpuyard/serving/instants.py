@@ -101,8 +101,7 @@ class Setter:
         elif not needs & OF_PROFILE:
             self._row_of[None] = int(np.argmax(world.physics.catalogue.gang_ok))
         self.places, self._partitions = Places(world), world.partitions
-        sizes = np.bincount(world.partition_of_server, weights=world.topology.gpus_per_server)
-        self.largest = int(sizes.max())
+        self.largest = int(world.partition_gpus.max())
 
     def set(self, form: StateForm, numbers: JobNumbers, closed: Sequence[int] = ()) -> Set | None:
         """The run at the instant of `form`; None where there is no job.

@@ -34,6 +34,12 @@ class World:
         """Number of partitions, and so of agents."""
         return int(np.max(self.partition_of_server)) + 1
 
+    @property
+    def partition_gpus(self) -> IntArray:
+        """(M,) GPUs of each partition."""
+        gpus = np.bincount(self.partition_of_server, weights=self.topology.gpus_per_server)
+        return gpus.astype(np.int64)
+
     def simulator(self, jobs: JobTable) -> Simulator:
         """A fresh run over `jobs`."""
         return Simulator(

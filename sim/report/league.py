@@ -19,12 +19,11 @@ from sim.report.job_times import (
     mean_of,
     percent,
 )
-from sim.report.significance import LEAST_COMPARED, Ranking, ranking
+from sim.report.significance import Ranking, ranking
 from sim.report.standings import best_of, uncounted
 from sim.report.table_text import UNCOUNTED, UNDONE, TableText, interval_text, mark, ratio_text
 
 METRIC = "jct_mean_s"
-LEAST_BLOCKS = 2
 
 Place = tuple[str, int, int]  # cell, seed, window: what one run of a scheduler is paired by
 Block = tuple[str, int, int]  # workload, seed, window
@@ -153,10 +152,8 @@ def rank_in_common(league: League, *, level: float) -> Ranking | None:
 def _ranked(
     league: League, names: Sequence[str], places: set[Place], level: float
 ) -> Ranking | None:
-    if len(names) < LEAST_COMPARED or not places:
-        return None
-    blocks, scores = block_scores(league, names, places)
-    return ranking(names, scores, level=level) if len(blocks) >= LEAST_BLOCKS else None
+    _, scores = block_scores(league, names, places)
+    return ranking(names, scores, level=level)
 
 
 INFORMATION = ("none", "limit", "predicted", "oracle")

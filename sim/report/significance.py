@@ -37,20 +37,19 @@ class Ranking:
         return dict(zip(self.names, self.mean_ranks.tolist(), strict=True))
 
 
-def ranking(names: Sequence[str], scores: FloatArray, *, level: float) -> Ranking:
+def ranking(names: Sequence[str], scores: FloatArray, *, level: float) -> Ranking | None:
     """Rank `scores` (N, k), finite, in every block, smallest first; ties share their mean rank.
 
+    None where there are fewer than three methods or two blocks.
+
     Raises:
-        ReportError: fewer than three methods or two blocks, a score that is not finite, or a
-            level outside (0, 1).
+        ReportError: a score is not finite, or the level outside (0, 1).
     """
     from scipy import stats  # heavy: only reports need it
 
     blocks, count = scores.shape
     if count < LEAST_COMPARED or blocks < 2:  # noqa: PLR2004  (one block has no spread)
-        raise ReportError(
-            f"{count} schedulers on {blocks} blocks; ranks need at least {LEAST_COMPARED} on 2"
-        )
+        return None
     if not np.isfinite(scores).all():
         raise ReportError("a score is missing; rank only blocks that every scheduler ran")
     ranks = stats.rankdata(scores, axis=1)  # (N, k)
