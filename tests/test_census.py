@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 78_242,
     "python_files": 344,
-    "test_lines": 43_335,
+    "test_lines": 43_346,
     "test_files": 222,
     "arrows": 171,
     "arrows_in_sim": 37,

@@ -52,6 +52,17 @@ def test_who_shares_and_where(sharing: Sharing, gpus: int, both: float, drawing:
     assert chart(run_with(sharing, gpus, both)) == drawing
 
 
+def test_a_monitor_sees_how_long_an_iteration_takes_now():
+    # A step takes 1 s alone; A and B on one GPU are 1.6 and 2.5 times slower. C waits.
+    topology = cluster(1, 1)
+    physics = physics_of(topology, slowdown=((1.0, 1.6), (2.5, 1.0)))
+    jobs = [Job(0, 1, 10), Job(0, 1, 5, profile=1), Job(1, 1, 5)]
+    first = Decision(starts=(Start(0, np.array([0])), Start(1, np.array([0]))))
+    yard = world(jobs, topology, physics=physics, max_tenants=2)
+    seen = looked(yard, lambda view: view.jobs.step_s.tolist(), first, needs=Signal.SPEED)
+    assert seen == pytest.approx([1.6, 2.5, np.nan], nan_ok=True)
+
+
 @pytest.mark.parametrize(
     "sharing", [AlwaysShare(), FallbackSharing(), SelectiveSharing(threshold=0.9)]
 )
