@@ -69,6 +69,8 @@ def begin_training(folder: Path, overrides: Sequence[str]) -> None:
     """Make the folder of a training; what one by other overrides left there is gone."""
     kept, text = folder / WORDS, json.dumps([*overrides])
     if not kept.is_file() or kept.read_text(encoding="utf-8") != text:
+        if folder.is_dir():
+            log.warning("%s was trained by other words; it is dropped and begun anew", folder)
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(kept, text.encode())

@@ -6,6 +6,7 @@ Importing this loads no Ray.
 import math
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
@@ -49,9 +50,16 @@ KNOBS = {  # of any learner, by rule
 }
 
 
-def check_knobs(at: str, spec: object) -> None:
+WARM_KNOBS = {  # of a warm start, which may be none
+    "0 or more": ("episodes", "epochs", "least_speed", "value_weight"),
+    "a whole number from 1": ("minibatch",),
+    "above 0": ("learning_rate",),
+}
+
+
+def check_knobs(at: str, spec: object, knobs: Mapping[str, Sequence[str]] = KNOBS) -> None:
     """Refuse knobs under `at` with which learning would end in NaN, as TrainingError."""
-    for rule, keys in KNOBS.items():
+    for rule, keys in knobs.items():
         numbers = {key: value for key, value in vars(spec).items() if key in keys}
         check_numbers(at, rule, TrainingError, **numbers)
 
@@ -175,14 +183,8 @@ class WarmStartSpec:
     value_weight: float
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        for rule, keys in {
-            "0 or more": ("episodes", "epochs", "least_speed", "value_weight"),
-            "a whole number from 1": ("minibatch",),
-            "above 0": ("learning_rate",),
-        }.items():
-            numbers = {key: getattr(self, key) for key in keys}
-            check_numbers("warm_start", rule, TrainingError, **numbers)
+        """Check the knobs."""
+        check_knobs("warm_start", self, WARM_KNOBS)
 
 
 CODE = ("checkout", "installed")

@@ -115,14 +115,14 @@ def test_a_seed_that_was_stopped_goes_on(done, tmp_path: Path):
     assert rows(found.folder)["all"]["updates"] == "60"
 
 
-def test_a_training_by_other_words_is_begun_anew(tmp_path: Path):
+def test_a_training_by_other_words_is_begun_anew(tmp_path: Path, caplog):
     folder = tmp_path / "full_0"
     begin_training(folder, ["seed=0", "workload.num_jobs=1200"])
     (folder / "trained").touch()
     begin_training(folder, ["seed=0", "workload.num_jobs=1200"])
-    assert (folder / "trained").exists()
+    assert (folder / "trained").exists() and not caplog.text
     begin_training(folder, ["seed=0", "workload.num_jobs=300"])
-    assert not (folder / "trained").exists()
+    assert not (folder / "trained").exists() and f"{folder} was trained by" in caplog.text
 
 
 @pytest.mark.slow
