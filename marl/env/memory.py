@@ -23,6 +23,7 @@ TURN = np.dtype(
         ("in_window", INT),  # jobs that this agent sees
         ("decisions", INT),  # times that somebody was asked, or nobody had a choice, or was put off
         ("halt", INT),  # after so many of them the run halts, between epochs, too
+        ("stop_s", FLOAT),  # at this time it halts whoever has a choice; inf: never
         # The clock (`marl.env.playing.pause_s`).
         ("due_s", FLOAT),  # when agents act next; NaN: nothing waits for it
         ("acting_s", FLOAT),  # the instant at which they act; NaN: none so far
@@ -86,7 +87,7 @@ def make_memory(
 
     turn = np.zeros(1, dtype=TURN)
     turn["agent"], turn["due_s"], turn["acting_s"] = NOBODY, np.nan, np.nan
-    turn["halt"] = np.iinfo(INT).max
+    turn["halt"], turn["stop_s"] = np.iinfo(INT).max, np.inf
     return Memory(
         turn=turn,
         waited=ints(partitions),

@@ -303,9 +303,10 @@ def act(play: Play, action: int) -> bool:
 
 @kernel
 def _pass_time(play: Play) -> int:
-    """Let time pass to the next epoch: DECIDE; or OVER, STUCK, FULL, PAUSE where it is put off."""
+    """Let time pass to the next epoch: DECIDE; or OVER, STUCK, FULL, PAUSE (`halt`, `stop_s`)."""
     memory = play.memory
     turn, world = memory.turn[0], play.scratch.state.world[0]
+    world.wake_s = min(world.wake_s, turn.stop_s)
     verdict = advance_until_decision(play.scratch.state)
     if verdict == FULL:
         return FULL
@@ -313,6 +314,8 @@ def _pass_time(play: Play) -> int:
         gather(play.scratch.state, memory)
     if verdict != DECIDE:
         return verdict
+    if world.now_s >= turn.stop_s:
+        return PAUSE
     open_epoch(play)
     until_s = pause_s(memory, play.interval_s, world.now_s)
     if np.isnan(until_s):
@@ -328,7 +331,7 @@ def play_on(play: Play) -> int:
     """Let turns and time pass until somebody has a choice: TURN; or OVER, STUCK, FULL, PAUSE.
 
     After FULL (the log wants to be flushed) and PAUSE (`halt` decisions are over, and nobody has a
-    choice) call it again.
+    choice; or it is `stop_s`) call it again.
     """
     turn = play.memory.turn[0]
     while not log_half_full(play.scratch.state):  # an instant must not fill the log

@@ -92,6 +92,10 @@ class Turns:
         """Time in the run."""
         return float(self.simulator.state.world["now_s"][0])
 
+    def stop_at(self, stop_s: float) -> None:
+        """Pause at that time, in the future, whether or not anybody has a choice then."""
+        self.play.memory.turn["stop_s"] = stop_s
+
     @property
     def over(self) -> bool:
         """Whether all jobs are done or withdrawn."""

@@ -25,7 +25,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.handle import ask, count
 from sim.jit import kernel
 from sim.kernel.layout import FINISHED, RUNNING, WITHDRAWN, State
-from sim.kernel.step import FULL, ILLEGAL, OVER, PAUSE, STUCK
+from sim.kernel.step import FULL, ILLEGAL, OVER, PAUSE
 from sim.simulator import Simulator
 
 MOST_SKIPPED = 3  # turns: an epoch's first turn is not the only one that is looked at
@@ -99,7 +99,7 @@ def joined(parts: list[Contrasts]) -> Contrasts:
 
 @kernel
 def _play_until(play: Play, net: Net, until_s: float) -> int:
-    """Run on to the first turn at or after `until_s`: PAUSE; OVER, STUCK, FULL or ILLEGAL."""
+    """Run on to the first turn at or after `until_s`, or where the play stops: PAUSE; OVER, ..."""
     world = play.scratch.state.world
     while True:  # turn by turn: nothing tells how many a horizon has
         verdict = count(net.routine[PLAY_ON], play)
@@ -112,26 +112,22 @@ def _play_until(play: Play, net: Net, until_s: float) -> int:
 
 
 @kernel
-def cost_at(state: State, at_s: float) -> float:
-    """Job-seconds in the system up to `at_s`, and what is left to do then, as if nobody waited.
+def cost_now(state: State) -> float:
+    """Job-seconds in the system so far, and what is left to do, as if nobody waited from now on.
 
-    Args:
-        state: of a run that has come to `at_s`, or just beyond.
-        at_s: only jobs that were submitted before it count. What was done since is taken away, at
-            each job's last rate. A job that was withdrawn costs what it had cost then: its time
-            and what it leaves undone, or it would pay to let users give up.
+    Only jobs that have been submitted count. One that was withdrawn costs its time and what it
+    leaves undone, or it would pay to let users give up.
     """
-    total = 0.0
+    total, now_s = 0.0, state.world[0].now_s
     for j in range(len(state.job)):  # also those that have left: they cost what they took
         job = state.job[j]
-        if job.submit_s >= at_s:
+        if job.submit_s >= now_s:
             continue
-        gone = job.status in (FINISHED, WITHDRAWN) and job.finish_s <= at_s
+        gone = job.status in (FINISHED, WITHDRAWN)
         done_s = job.progress_s
-        if job.status == RUNNING or (job.left_s > at_s and not gone):
-            done_s += job.rate * (max(at_s, job.resume_s) - job.rated_s)
-        until_s = job.finish_s if gone else at_s
-        total += until_s - job.submit_s + max(job.work_s - done_s, 0.0)
+        if job.status == RUNNING:
+            done_s += job.rate * (max(now_s, job.resume_s) - job.rated_s)
+        total += (job.finish_s if gone else now_s) - job.submit_s + max(job.work_s - done_s, 0.0)
     return total
 
 
@@ -190,8 +186,9 @@ class Brancher:
         for action in (taken, *tried.tolist()):
             branch.become(run)
             branch.act(action)
-            _go(branch, net, until_s, may_be_stuck=True)
-            costs_s.append(float(cost_at(branch.simulator.state, until_s)))
+            branch.stop_at(until_s)
+            _go(branch, net, until_s)
+            costs_s.append(float(cost_now(branch.simulator.state)))
         return Contrasts(
             {name: value[None] for name, value in seen.items()},
             turn=np.zeros(len(tried), dtype=np.int64),
@@ -239,13 +236,13 @@ def _alternatives(
     return legal[drawn], gaps[drawn]
 
 
-def _go(run: Turns, net: Net, until_s: float, *, may_be_stuck: bool = False) -> bool:
+def _go(run: Turns, net: Net, until_s: float) -> bool:
     """Play on; whether anything is left to do then. Nobody reads the log."""
     while True:
         verdict = int(_play_until(run.play, net, until_s))
         if verdict == FULL:
             run.simulator.forget_log()
-        elif verdict in (PAUSE, OVER) or (may_be_stuck and verdict == STUCK):
+        elif verdict in (PAUSE, OVER):
             return verdict == PAUSE
         else:
             run.settle(verdict)

@@ -11,7 +11,7 @@ import torch
 from marl.env.actions import FORWARD, KINDS, WAIT
 from marl.env.layout import Observation, layout_for
 from marl.env.turns import Turns
-from marl.policy.branching import Brancher, Contrasts, Sampling, cost_at, joined
+from marl.policy.branching import Brancher, Contrasts, Sampling, cost_now, joined
 from marl.policy.build import build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
@@ -106,9 +106,9 @@ def test_a_horizon_counts_what_is_left_to_do():
     run = turns()
     assert run.next()
     now_s, rows = run.simulator.now_s, run.simulator.state.job
-    come = rows["submit_s"] < now_s + 1.0
-    left = (now_s + 1.0 - rows["submit_s"] + rows["work_s"])[come].sum()
-    assert cost_at(run.simulator.state, now_s + 1.0) == pytest.approx(left)
+    come = rows["submit_s"] < now_s
+    left = (now_s - rows["submit_s"] + rows["work_s"])[come].sum()
+    assert cost_now(run.simulator.state) == pytest.approx(left)
 
 
 def test_a_branch_whose_jobs_wait_for_ever_costs_their_wait_up_to_the_horizon():
@@ -123,15 +123,16 @@ def test_a_branch_whose_jobs_wait_for_ever_costs_their_wait_up_to_the_horizon():
     assert found.cost_s.max() == pytest.approx(1030.0 + 100.0 - 160.0)
 
 
-def test_what_was_done_after_the_horizon_does_not_count():
-    world = plain_world(1, 4)
-    jobs = [Job(0.0, 1, 60.0), Job(0.0, 1, 100.0), Job(0.0, 1, 300.0), Job(80.0, 1, 10.0)]
+def test_a_run_stops_at_its_horizon_where_nobody_has_a_choice():
+    world = plain_world(1, 2)
+    gangs = [Job(0.0, 2, 60.0), Job(10.0, 2, 100.0), Job(80.0, 1, 10.0)]
     layout = layout_for(world.topology, world.partition_of_server, RULES)
-    run = Turns(world.simulator(job_table(jobs)), layout, RULES, gathers=False)
-    while run.next() and run.now_s < 80.0:
+    run = Turns(world.simulator(job_table(gangs)), layout, RULES, gathers=False)
+    run.stop_at(50.0)
+    while run.next():
         run.act(int(run.seen()["action_mask"].argmax()))
-    assert run.now_s == 80.0
-    assert cost_at(run.simulator.state, 50.0) == pytest.approx(60.0 + 100.0 + 300.0)
+    assert run.now_s == 50.0
+    assert cost_now(run.simulator.state) == pytest.approx(60.0 + (40.0 + 100.0))
 
 
 @pytest.mark.parametrize(
@@ -150,23 +151,13 @@ def test_who_is_withdrawn_costs_the_delay_that_agents_are_charged(
     jobs = job_table(gangs, **fates(*gives_up_s))
     layout = layout_for(world.topology, world.partition_of_server, RULES)
     run = Turns(world.simulator(jobs), layout, RULES, gathers=True)
-    while run.next():
-        run.act(int(run.seen()["action_mask"].argmax()))
-    assert run.take().delay_s.sum() == pytest.approx(delay_s)
-    for at_s in (20.0, 1e9):  # C still runs, or all is over
-        cost_s = cost_at(run.simulator.state, at_s)
+    for stop_s in (20.0, np.inf):  # C still runs, or all is over
+        run.stop_at(stop_s)
+        while run.next():
+            run.act(int(run.seen()["action_mask"].argmax()))
+        cost_s = cost_now(run.simulator.state)
         assert cost_s - jobs.duration_s.sum() == pytest.approx(delay_s)
-
-
-def test_where_a_run_stops_beyond_the_horizon_does_not_matter():
-    run, policy = turns(), loud_policy(SMALL, 1)
-    at_s, before, misses = 0.0, 0.0, []
-    while run.next():
-        if run.now_s > at_s:
-            misses.append(abs(cost_at(run.simulator.state, at_s) - before))
-        act(run, policy)
-        at_s, before = run.now_s, cost_at(run.simulator.state, run.now_s)
-    assert np.median(misses) < 1e-6  # but for jobs whose rate changed in between
+    assert run.take().delay_s.sum() == pytest.approx(delay_s)
 
 
 def test_a_seed_repeats_and_another_looks_elsewhere(found: Contrasts):
