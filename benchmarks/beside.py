@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import gpuyard
-from sim.files import MINUTES
 from sim.report.figure_gpus import draw_bars
 from sim.report.gpu_use import tenancy_of
 from sim.report.timeline import queue_over_time, utilisation_over_time
 from sim.run import Run
+from sim.times import MINUTES
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "figures" / "beside.png"
 FROM_H, HOUR_S = 88.75, 3600.0

@@ -1,7 +1,7 @@
 """Files of results: written whole or not at all, tables as CSV, and `comparison.csv`.
 
 That has one line a run, its labels and metrics; written, read back and joined. Labels are what a
-result belongs to; here too is the unit in which people read a time.
+result belongs to.
 """
 
 import csv
@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import BinaryIO
-
-import numpy as np
 
 from sim.errors import GpuYardError
 
@@ -167,42 +165,6 @@ def _integer(column: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ReportError(f"column {column} is {text!r}; it must be a whole number") from None
-
-
-@dataclass(frozen=True)
-class TimeUnit:
-    """A unit and its length."""
-
-    name: str
-    length_s: float
-
-
-SECONDS = TimeUnit("s", 1.0)
-MINUTES = TimeUnit("min", 60.0)
-HOURS = TimeUnit("h", 3600.0)
-DAYS = TimeUnit("d", 86400.0)
-_ENOUGH = 2.0  # a unit serves if the typical value is at least this many of it
-
-
-def unit_for(values_s: Iterable[float]) -> TimeUnit:
-    """The largest unit up to hours of which the median value is at least two."""
-    known = [value for value in values_s if not np.isnan(value)]
-    typical_s = float(np.median(known)) if known else 0.0
-    fits = [unit for unit in (HOURS, MINUTES) if typical_s >= _ENOUGH * unit.length_s]
-    return fits[0] if fits else SECONDS
-
-
-def time_text(time_s: float) -> str:
-    """Three figures in the largest unit up to hours of which there is one."""
-    unit = unit_for([_ENOUGH * time_s])
-    return f"{time_s / unit.length_s:.3g} {unit.name}"
-
-
-def axis_unit_for(length_s: float) -> TimeUnit:
-    """The unit of a time axis of this length: days from four days on."""
-    if length_s >= 2 * _ENOUGH * DAYS.length_s:
-        return DAYS
-    return unit_for([length_s])
 
 
 @dataclass(frozen=True)

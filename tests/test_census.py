@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 78_246,
-    "python_files": 344,
+    "python_files": 345,
     "test_lines": 43_346,
     "test_files": 222,
     "arrows": 171,

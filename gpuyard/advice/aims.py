@@ -17,6 +17,7 @@ from sim.report.job_times import (
 )
 from sim.report.timeline import Steps, gpu_changes, gpus_over_time, steps_of_changes
 from sim.run import Kind, Run
+from sim.times import HOUR_S
 from sim.topology.topology import Topology
 
 RESAMPLES = 999
@@ -169,9 +170,6 @@ def _jain(weights: FloatArray, sums: FloatArray, counts: FloatArray) -> FloatArr
     present = (jobs > 0).sum(axis=1)
     index: FloatArray = means.sum(axis=1) ** 2 / (present * (means**2).sum(axis=1))
     return index
-
-
-HOUR_S = 3600.0
 
 
 def large_gang(jobs: JobTable, topology: Topology, given: int | None) -> int:

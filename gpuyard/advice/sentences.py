@@ -7,7 +7,7 @@ import numpy as np
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.playing import LEARNED, WHAT_HAPPENED, Played
 from sim.arrays import FloatArray
-from sim.files import unit_for
+from sim.times import unit_for
 
 FIRST_COME = "fifo"
 MOST_NAMES = 3

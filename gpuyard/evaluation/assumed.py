@@ -11,7 +11,8 @@ from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import ASKED, physics_name
 from gpuyard.launch.targets import new_name
 from sim.errors import TraceError
-from sim.files import physics_words, time_text
+from sim.files import physics_words
+from sim.times import time_text
 from sim.traces.workload import Lost, TraceWorkload
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import Any
 
 from sim.files import csv_text, write_atomically
 from sim.report.waits import NO_ROOM
+from sim.times import HOUR_S
 
 EXPLAIN_FILES = ("explain.json", "explain.csv")
-HOUR_S = 3600.0
 MOST_ROWS = 40  # that are printed
 HEAD = ("from", "to", "partition", "decisions", "rank", "free", "server", "rack", "reason")
 MOST_WORDS = 2  # different details that a merged row tells

@@ -22,6 +22,7 @@ from numba.core.event import Event, Listener, install_listener
 
 from gpuyard.launch.errors import heed_ctrl_c
 from sim.compiling import is_of_project, kept_in, name_of, reach_of
+from sim.times import DAY_S
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -283,7 +284,6 @@ def sentence(name: str, seconds: float, *, keeps: bool) -> str:
     return f"compiling {name}: once for this kind of run, {about}; kept {where}"
 
 
-DAY_S = 86400.0
 RUN_LINE_EVERY_S = 30.0  # where standard error is no terminal
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
-from sim.files import DAYS, HOURS, MINUTES, SECONDS, TimeUnit, axis_unit_for
 from sim.report.figures import JOB_COLOURS
 from sim.report.gpu_use import frac_by_server, spells, tenancy_of
 from sim.report.run_tables import server_names
 from sim.report.timeline import down_changes, gpu_changes, queue_over_time, span_s
 from sim.run import Kind, Run
+from sim.times import DAYS, HOURS, MINUTES, SECONDS, TimeUnit, axis_unit_for
 from sim.topology.topology import Topology
 
 MOST_BARS = 2500  # a browser draws them in a second; of more jobs, shares of servers are shown

@@ -8,9 +8,9 @@ import numpy as np
 
 from gpuyard.pages.gantt import gantt_figures, span_text
 from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, label, percents
-from gpuyard.pages.sections import HOUR_S, jct_figure, metrics_table, use_figure
+from gpuyard.pages.sections import jct_figure, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
-from sim.files import axis_unit_for, physics_words
+from sim.files import physics_words
 from sim.report.gpu_use import frac_by_server
 from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS, Record
@@ -19,6 +19,7 @@ from sim.report.summary import LEFT_KEYS
 from sim.report.timeline import down_changes, gpu_changes, span_s, timeline_of
 from sim.report.waits import MOST_KINDS, NO_ROOM, waits_of
 from sim.run import Run
+from sim.times import HOUR_S, axis_unit_for
 from sim.topology.topology import Topology
 
 TILE_TIMES = {

@@ -12,15 +12,14 @@ import numpy as np
 
 from gpuyard.pages.page import COLOURS, GREY, Cell, Figure, Table, label, numbers
 from sim.arrays import FloatArray
-from sim.files import axis_unit_for, time_text, unit_for
 from sim.report.figure_studies import LearningCurve
 from sim.report.figures import SHORTEST_S, TICKS_S
 from sim.report.job_times import percent
 from sim.report.standings import Setting
 from sim.report.table_text import table_text
 from sim.report.timeline import Timeline
+from sim.times import HOUR_S, axis_unit_for, time_text, unit_for
 
-HOUR_S = 3600.0
 WORDS = 3  # columns of a comparison that hold words come first there
 MOST_ROWS = 500  # of a table from a file; the file has the rest
 LEADING_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w+])")

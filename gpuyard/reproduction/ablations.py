@@ -38,6 +38,7 @@ from sim.report.arms import SeedArm, seed_arms
 from sim.report.figures import heading, line_look, new_figure, save_png, tidy
 from sim.report.job_times import percent
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
+from sim.times import HOUR_S
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,7 +165,6 @@ def _named(run: Planned, row: ComparisonRow) -> ComparisonRow:
 
 
 METRIC = "jct_mean_s"
-HOUR_S = 3600.0
 
 
 def write_report(

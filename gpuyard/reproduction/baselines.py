@@ -23,6 +23,7 @@ from gpuyard.reproduction.sheets import sheet_text
 from sim.report.job_times import Interval
 from sim.report.league import METRIC, LeagueRun, Place, by_block, ratio_over
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
+from sim.times import HOUR_S
 
 HEADERS = ("baseline", "setting", "mean JCT [h]", "over the best")
 
@@ -69,7 +70,7 @@ def tuning_rows(
 def _text(rows: Sequence[Mapping[str, Any]], part: str) -> TableText:
     """The same for people, with the part of the trace that the windows are of."""
     cells = tuple(
-        (row["baseline"], row["setting"], f"{row['jct_mean_s'] / 3600.0:.3g}",
+        (row["baseline"], row["setting"], f"{row['jct_mean_s'] / HOUR_S:.3g}",
          "best" if row["best"] else ratio_text(Interval(*(
              row[key] for key in ("ratio", "ratio_low", "ratio_high", "runs")))))
         for row in rows

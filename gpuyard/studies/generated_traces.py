@@ -22,6 +22,7 @@ from gpuyard.studies.compare_traces import is_generated, jobs_and_clock
 from sim.errors import check_numbers, override
 from sim.files import write_atomically
 from sim.jobs import JobTable
+from sim.times import HOUR_S
 from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.fit_parts import OutcomeShares, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
@@ -35,7 +36,6 @@ NO_LIMIT = 1 << 60  # GPUs where no cluster is named
 SUFFIXES = (".csv", ".csv.gz")
 CLASSES = ("1", "2-4", "5-8", "9 and more")
 LEAST_JOBS = 2  # for shares and gaps
-HOUR_S = 3600.0
 OWNERS = {"vcs": "1 or more", "users_per_vc": "1 or more", "zipf_exponent": "0 or more"}
 SIZE_EDGES = (1, 4, 8)  # classes 1, 2-4, 5-8, more
 

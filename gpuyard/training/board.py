@@ -28,6 +28,7 @@ from marl.training.spec import CheckpointError, TrainingError
 from sim.errors import GpuYardError
 from sim.files import csv_text, known_cells, write_atomically
 from sim.report.run_folder import Record
+from sim.times import HOUR_S
 
 if TYPE_CHECKING:
     from marl.rllib.trainer import Iteration  # torch and Ray, which take seconds
@@ -199,7 +200,6 @@ def _mlflow(folder: Path, config: dict[str, Any]) -> Logger:
     )
 
 
-HOUR_S = 3600.0
 SHORT = 10.0  # returns below it are told to three decimals
 
 

@@ -36,12 +36,12 @@ from marl.training.episodes import Shown, joined, watch
 from marl.training.teaching import Clipping, Fitting, Teaching, distil, improved, taught
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
+from sim.times import HOUR_S
 
 log = logging.getLogger(__name__)
 
 SHARES = (0.4, 0.7, 1.0, 1.4)  # of the way to what was regressed, tried by playing
 FALLS_FROM, LAST_RATE = 0.5, 0.1
-HOUR_S = 3600.0
 FIT_RULES: Rules = {
     "algo.windows": (True, 1),
     "algo.epochs": (True, 1),

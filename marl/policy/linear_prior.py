@@ -7,14 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sim.scoring.scores import (
-    AGE_SCALE,
-    AGE_UNIT_S,
-    DURATION_SCALE,
-    HOUR_S,
-    LEAST_DUE,
-    MOST_DIFFERENCE,
-)
+from sim.scoring.scores import AGE_SCALE, AGE_UNIT_S, DURATION_SCALE, LEAST_DUE, MOST_DIFFERENCE
 from sim.scoring.table import (
     FORWARD_OF_ROW,
     START_OF_PAIR,
@@ -29,6 +22,7 @@ from sim.scoring.table import (
     SuspendWeight,
 )
 from sim.scoring.weights import PARTS, Layer, ScoreWeights
+from sim.times import HOUR_S
 
 LAYERS = ("start_layer", "forward_layer", "suspend_layer")  # of a prior, and of its weights
 

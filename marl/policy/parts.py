@@ -13,7 +13,6 @@ from sim.jit import kernel
 from sim.scoring.scores import (
     AGE_SCALE,
     DURATION_SCALE,
-    HOUR_S,
     LEAST_DUE,
     fill_forward,
     fill_start,
@@ -31,6 +30,7 @@ from sim.scoring.table import (
     SuspendWeight,
 )
 from sim.scoring.weights import Units, add_product, copy_numbers
+from sim.times import HOUR_S
 
 NORM_EPSILON = 1e-5  # of torch's LayerNorm
 

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.files import (
-    ComparisonRow,
-    TimeUnit,
-    apart_from_swept,
-    check_distinct,
-    unit_for,
-    write_comparison_csv,
-)
+from sim.files import ComparisonRow, apart_from_swept, check_distinct, write_comparison_csv
 from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, tidy
 from sim.report.job_times import Interval
 from sim.report.standings import Setting, Standing, beside_agents, standings
@@ -30,6 +23,7 @@ from sim.report.table_text import (
     table_text,
     write_markdown,
 )
+from sim.times import TimeUnit, unit_for
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.files import TimeUnit, axis_unit_for
 from sim.report.figures import (
     COLOURS,
     GREY,
@@ -32,6 +31,7 @@ from sim.report.job_times import mean_of
 from sim.report.run_tables import server_names
 from sim.report.timeline import down_changes, gpu_changes, queue_over_time, span_s
 from sim.run import Run
+from sim.times import TimeUnit, axis_unit_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.files import ReportError, unit_for
+from sim.files import ReportError
 from sim.report.figures import COLOURS, GREY, STROKES, USE_MAP, heading, new_figure, save_png, tidy
 from sim.report.league import METRIC, League
 from sim.report.significance import Ranking, insignificant_stretches
+from sim.times import unit_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

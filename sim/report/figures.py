@@ -15,22 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.files import (
-    DAYS,
-    HOURS,
-    MINUTES,
-    ReportError,
-    TimeUnit,
-    apart_from_swept,
-    axis_unit_for,
-    time_text,
-    unit_for,
-    write_atomically,
-)
+from sim.files import ReportError, apart_from_swept, write_atomically
 from sim.report.job_times import percent
 from sim.report.standings import Setting, Standing
 from sim.report.table_text import decimals_of
 from sim.report.timeline import Timeline
+from sim.times import DAYS, HOURS, MINUTES, TimeUnit, axis_unit_for, time_text, unit_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

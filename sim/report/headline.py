@@ -13,16 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.errors import nearest
-from sim.files import (
-    ComparisonRow,
-    Labels,
-    ReportError,
-    TimeUnit,
-    csv_text,
-    known_cells,
-    unit_for,
-    write_atomically,
-)
+from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, write_atomically
 from sim.report.job_times import UNKNOWN, Interval, percent
 from sim.report.standings import (
     Key,
@@ -45,6 +36,7 @@ from sim.report.table_text import (
     ratio_text,
     rich_tables,
 )
+from sim.times import TimeUnit, unit_for
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -22,6 +22,7 @@ from sim.report.job_times import (
 from sim.report.significance import Ranking, ranking
 from sim.report.standings import best_of, uncounted
 from sim.report.table_text import UNCOUNTED, UNDONE, TableText, interval_text, mark, ratio_text
+from sim.times import HOUR_S
 
 METRIC = "jct_mean_s"
 
@@ -157,7 +158,7 @@ def _ranked(
 
 
 INFORMATION = ("none", "limit", "predicted", "oracle")
-PER_H = 1.0 / 3600.0
+PER_H = 1.0 / HOUR_S
 HEADERS = (
     "scheduler", "role", "agents", "runs", "mean JCT [h]", "p95 JCT [h]", "JCT ratio", "mean rank",
     "decision [ms]",

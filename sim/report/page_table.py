@@ -15,6 +15,7 @@ from sim.report.job_times import UNKNOWN, Interval
 from sim.report.league import METRIC, LeagueRun, Place, by_block, mean_over, ratio_over
 from sim.report.standings import best_of, uncounted
 from sim.report.table_text import FEW, UNDONE, interval_text, mark, markdown_table
+from sim.times import HOUR_S
 
 COLUMNS = ("what", "scheduler", "against", "metric", "claim", "cell", "measured", "low", "high",
            "windows")  # fmt: skip
@@ -137,7 +138,7 @@ def _words(row: Measured) -> str:
 MEAN, RATIO, SAVED = SHOWN = ("mean", "ratio", "saved")
 ALL = "all"  # column over every cell
 JOINED, AGENTS, ONE_QUEUE = " + ", " agents", ", one queue"
-HOUR_S, PERCENT = 3600.0, 100.0
+PERCENT = 100.0
 NOTHING, OURS = "-", "ours / theirs"
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 

@@ -9,6 +9,7 @@ from sim.files import ReportError
 from sim.report.run_tables import Recorded
 from sim.report.timeline import QUEUES_AGAIN, STOPS
 from sim.run import Kind
+from sim.times import DAY_S, HOUR_S, MINUTE_S
 
 ABSENT, BLOCKED, WAITING, RUNNING, GONE = "absent", "blocked", "waiting", "running", "gone"
 
@@ -200,7 +201,6 @@ def _few(gpus: list[int]) -> str:
 LEVELS = "·▁▂▃▄▅▆▇█"  # share of busy GPUs, none to all
 DOWN = "x"
 MOST_TENANTS_SHOWN = 9
-DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60
 LEGEND_GPUS = "one sign a GPU: · free, 1-9 tenants, x down"
 LEGEND_SERVERS = f"one sign a server: {LEVELS} share of busy GPUs, x down"
 LEGEND_RACKS = f"one sign a rack: {LEVELS} share of busy GPUs, x down"

@@ -35,6 +35,7 @@ from sim.report.timeline import (
     span_s,
 )
 from sim.run import Kind, Run
+from sim.times import HOUR_S
 from sim.topology.topology import Watts
 
 JOULES_PER_KWH = 3.6e6
@@ -113,9 +114,6 @@ def locality_metrics(run: Run) -> dict[str, float]:
         "gang_racks_1_frac": racks == 1,
     }
     return {key: mean_of(hit.astype(np.float64)) for key, hit in classes.items()}
-
-
-HOUR_S = 3600.0
 
 
 def cluster_metrics(run: Run) -> dict[str, float | int]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sim.files import TimeUnit, axis_unit_for, unit_for, write_atomically
+from sim.files import write_atomically
 from sim.report.job_times import Interval, most_coverage, percent
 from sim.report.standings import Setting, Standing
+from sim.times import TimeUnit, axis_unit_for, unit_for
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -33,6 +33,7 @@ from sim.scoring.room import (
 )
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfContext, OfForward, OfGpu, OfJob, OfPair, OfPeer, OfServer
+from sim.times import HOUR_S
 
 
 @kernel
@@ -347,7 +348,7 @@ def measure_work_ahead(scratch: Scratch, job: int) -> None:
         work_s = left_s(scratch, other)
         if other != job and work_s <= mine_s:
             m = scratch.state.job[other].partition
-            scratch.work_ahead_h[m] += work_s * scratch.job[other].gang / 3600.0
+            scratch.work_ahead_h[m] += work_s * scratch.job[other].gang / HOUR_S
 
 
 @kernel

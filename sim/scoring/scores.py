@@ -32,6 +32,7 @@ from sim.scoring.table import (
 )
 from sim.scoring.weights import ScoreWeights, Units, add_product, units_of
 from sim.scoring.window import measure_room, refresh, write_waiting
+from sim.times import HOUR_S
 
 INT, FLOAT = np.int64, np.float64
 
@@ -197,7 +198,7 @@ def forward(scoring: Scoring, at: int, target: int) -> None:
 
 
 # So that features are of the order of 1: an hour is 0, and so on.
-HOUR_S, DURATION_SCALE = 3600.0, 2.5
+DURATION_SCALE = 2.5
 AGE_UNIT_S, AGE_SCALE = 600.0, 2.5
 GANG_SCALE = 4.0
 LEAST_DUE = 1e-3  # score of a start that agents must not put off: above *wait*, which has 0

@@ -24,8 +24,9 @@ from sim.scoring.room import (
 )
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfSuspension
+from sim.times import HOUR_S
 
-SCALE, HOUR_S, RAN_UNIT_S = 2.5, 3600.0, 600.0
+SCALE, RAN_UNIT_S = 2.5, 600.0
 NEAR = 1_000_000  # more GPUs than a server has
 # Where agents make room, once they have said for whom and in which partition: about what the
 # learned weights of the linear score say.

@@ -14,6 +14,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
 from sim.jobs import codes_of, never_ran
+from sim.times import HOUR_S
 from sim.traces.trace import Trace
 
 
@@ -219,7 +220,7 @@ def first_known(columns: Sequence[FloatArray], otherwise_s: float) -> FloatArray
     return found
 
 
-HOUR_S, HOURS, DAYS = 3600.0, 24, 7
+HOURS, DAYS = 24, 7
 NAMES = (
     "gang", "group_last", "group_mean", "group_median", "group_count", "user_last", "user_median",
     "user_count", "vc_median", "gang_median", "median", "hour", "weekday",

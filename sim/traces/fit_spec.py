@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.times import HOUR_S
 from sim.traces.fit_parts import OutcomeShares, Owners, fit_outcomes, fit_recurrence
-from sim.traces.likeness import HOUR_S, JobSample
+from sim.traces.likeness import JobSample
 from sim.traces.processes import Clumps, DayNoise, DurationMixture, clump_sizes, spread_clumps
 from sim.traces.spec import DAYS_A_WEEK, HOURS_A_DAY, WorkloadSpec
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray, objects
+from sim.times import HOUR_S
 from sim.traces.processes import (
     Recurrence,
     choose,
@@ -29,7 +30,6 @@ from sim.traces.spec import (
 )
 from sim.traces.trace import Trace, take
 
-HOUR_S = 3600.0
 WEEK_H = HOURS_A_DAY * DAYS_A_WEEK
 
 

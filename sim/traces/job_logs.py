@@ -17,6 +17,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
+from sim.times import HOUR_S
 from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes, TableReader
 from sim.traces.setting import check_count
 from sim.traces.text_table import (
@@ -98,9 +99,6 @@ def _run_and_queue(reader: ColumnReader, outcome: IntArray) -> tuple[FloatArray,
     queue_s = np.where(given_up, end_s, start_s) - submit_s
     run_s = end_s - np.where(given_up, end_s, start_s)
     return run_s, np.where(np.isnan(queue_s), NEVER_S, queue_s)
-
-
-HOUR_S = 3600.0
 
 
 class Sia(TableReader):

@@ -9,10 +9,10 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
 from sim.jobs import JobTable
+from sim.times import DAY_S, HOUR_S
 from sim.traces.trace import Trace
 
 LEAST_JOBS = 40  # two halves of less say nothing about a distribution
-HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,6 @@ SAME_SECOND = "jobs in the second of the one before"
 ALIKE = "jobs like the one 1 to 1000 before"
 COUNTS = "autocorrelation of hourly jobs"
 KS, TV, MEAN_GAP, GAP = "KS", "total variation", "mean |difference|", "|difference|"
-DAY_S = 86400.0
 LEAST_DAYS = {HOUR_OF_DAY: 1.0, WEEKDAY: 7.0}  # of the first trace, for its profiles to mean much
 LEAST_IN_CLASS = 20  # jobs of a size class on either side
 

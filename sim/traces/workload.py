@@ -12,6 +12,7 @@ import numpy as np
 from sim.errors import TraceError, check_keys, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, JobTable
 from sim.text_files import moment
+from sim.times import DAY_S
 from sim.traces.column_reader import Notes, TraceReader
 from sim.traces.generator import generate
 from sim.traces.job_traits import JobRules
@@ -333,7 +334,6 @@ def _tell_waits(trace: Trace, path: str) -> None:
     )  # fmt: skip
 
 
-DAY_S = 86_400.0
 MANY_JOBS, LONG_MEDIAN_D, LONG_SPAN_D = 1000, 10, 3650  # days that no cluster has
 
 

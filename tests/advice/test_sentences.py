@@ -10,8 +10,8 @@ from gpuyard.advice.answer import advice_of, table_of, write_advice
 from gpuyard.advice.playing import WHAT_HAPPENED, Played
 from gpuyard.advice.sentences import compared, sentences
 from gpuyard.launch.errors import ConfigError
+from sim.times import HOUR_S
 
-HOUR_S = 3600.0
 NOISE = np.linspace(0.9, 1.1, 101)  # common to all rows, as draws of one bootstrap are
 
 

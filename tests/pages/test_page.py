@@ -21,11 +21,12 @@ from gpuyard.pages.run_page import tree_figure, waits_table
 from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, table_of_rows
 from gpuyard.pages.sections import text_cell as cell_of
 from sim.errors import GpuYardError
-from sim.files import DAYS, MINUTES, ComparisonRow
+from sim.files import ComparisonRow
 from sim.jobs import Demands
 from sim.report.run_folder import write_record
 from sim.report.summary import summarise
 from sim.run import Kind, Run
+from sim.times import DAYS, MINUTES
 from tests.pages.conftest import MARKUP, in_turn, labels
 from tests.scripts.conftest import TRACE, call
 

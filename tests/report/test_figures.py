@@ -9,7 +9,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from sim.files import MINUTES, ReportError
+from sim.files import ReportError
 from sim.report import figures
 from sim.report.figure_gpus import MOST_BARS, draw_bars, heatmap
 from sim.report.figure_gpus import gantt as draw_gantt
@@ -18,6 +18,13 @@ from sim.report.gpu_use import Tenancy, frac_by_server
 from sim.report.standings import standings
 from sim.report.timeline import Timeline, gpu_changes, timeline_of
 from sim.run import Kind
+from sim.times import HOURS, MINUTES, SECONDS, unit_for
+
+
+def test_units_follow_the_typical_value():
+    assert unit_for([10.0, 20.0]) == SECONDS
+    assert unit_for([600.0, np.nan]) == MINUTES
+    assert unit_for([1.0, 9000.0, 1e6]) == HOURS
 
 
 def colours_in(path):

@@ -17,9 +17,6 @@ from sim.report.job_times import mean_interval
 from sim.report.league import LeagueRun
 from sim.report.page_table import Claim, measured, page_markdown
 
-HOUR_S = 3600.0
-
-
 A_OF_B = {"label": "a of b", "scheduler": "a", "against": "b"}
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
+from sim.times import DAY_S
 from sim.topology.outages import Change, OutageFile, Outages, RollingMaintenance, ServerFailures
 from tests.sim.worlds import cluster
-
-DAY_S = 86400.0
 
 
 def failures(**given: object) -> ServerFailures:
