@@ -31,7 +31,7 @@ from sim.placers.filling import (
     last_level,
     spread_out,
 )
-from sim.placers.tiers import NETWORK, first_servers, narrowest, servers_to_fill
+from sim.placers.tiers import NETWORK, first_servers, narrowest, nearest_first, servers_to_fill
 
 RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)
 LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of servers, at once
@@ -201,59 +201,13 @@ def place_by_skew(state: State, memory: Memory, free: int, m: int, job: int) -> 
 
 
 @array_kernel
-def _racks_by_room(state: State, free_gpus: FreeGpus, m: int) -> tuple[int, int]:
-    """The rack with fewest usable GPUs but some, and the one with most; the lowest on ties."""
-    room, fullest, emptiest = np.zeros(len(state.rack), dtype=np.int64), NONE, 0
-    # Own servers alone: what others own of a rack does not count.
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
-        room[state.server[state.own[i]].rack] += free_gpus.usable[state.own[i]]
-    for rack in range(len(room)):  # a rack with nothing usable does not count as the fullest
-        if room[rack] > 0 and (fullest == NONE or room[rack] < room[fullest]):
-            fullest = rack
-        if room[rack] > room[emptiest]:
-            emptiest = rack
-    return fullest, emptiest
-
-
-@array_kernel
-def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
-    """Where `closest` begins (`sim.placers.by_room` says the rule); some GPU is usable."""
-    fullest, emptiest = _racks_by_room(state, free_gpus, m)
-    part, roomiest = state.partition[m], NONE
-    for rack in (fullest, emptiest):  # the emptiest only where the fullest has no such server
-        tightest = NONE
-        for i in range(part.first_own, part.last_own):  # strictly tighter: ties go to the first
-            server = state.own[i]
-            usable = free_gpus.usable[server]
-            if state.server[server].rack != rack or usable < gang:
-                continue
-            if tightest == NONE or usable < free_gpus.usable[tightest]:
-                tightest = server
-        if tightest != NONE:
-            return tightest
-    for i in range(part.first_own, part.last_own):  # no server holds all: the one with most there
-        server = state.own[i]
-        if state.server[server].rack == emptiest and (
-            roomiest == NONE or free_gpus.usable[server] > free_gpus.usable[roomiest]
-        ):
-            roomiest = server
-    return roomiest
-
-
-@array_kernel
 def place_closely(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
-    """GPUs of the seed's server, then of its rack, then any; by id."""
-    free_gpus, gang = looked_at(state, memory, free), state.job[job].num_gpus
-    seed, at = _seed_server(state, free_gpus, m, gang), 0
-    for distance in range(3):  # three passes instead of a sort, as there are three distances
-        # Servers of a partition ascend, and so do the GPUs of one distance.
-        for i in range(state.partition[m].first_own, state.partition[m].last_own):
-            server = state.own[i]
-            where = state.server[server]
-            near = where.rack == state.server[seed].rack
-            if distance != (0 if server == seed else (1 if near else 2)):
-                continue
-            at = fill_by_id(state, memory, free_gpus, server, gang - at, at)
+    """Rule of `sim.placers.by_room.Closest`; on a server the lowest ids first."""
+    free_gpus, gang, at = looked_at(state, memory, free), state.job[job].num_gpus, 0
+    for server in nearest_first(
+        own_servers(state, m), free_gpus.usable, memory.server_rack, len(state.rack), gang
+    ):
+        at = fill_by_id(state, memory, free_gpus, server, gang - at, at)
     return bool(at == gang)
 
 

@@ -21,7 +21,7 @@ from sim.codes import (
 from sim.errors import GpuYardError
 from sim.physics.catalogue import Catalogue, plain
 from sim.placers.filling import fewest_servers, filled, filled_emptiest_first, spread_out
-from sim.placers.tiers import NETWORK, needed_tier, offer, servers_to_fill
+from sim.placers.tiers import NETWORK, nearest_first, needed_tier, offer, servers_to_fill
 from sim.view import ClusterView, Signal, Slots
 
 
@@ -179,9 +179,6 @@ class Random:
         return np.sort(rng.choice(gpus, size=gang, replace=False))
 
 
-SAME_SERVER, SAME_RACK, ELSEWHERE = 0, 1, 2
-
-
 class Closest:
     """A seed server by gang size and racks, then the GPUs nearest to it.
 
@@ -205,34 +202,16 @@ class Closest:
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
         del rng
-        topology = slots.topology
-        if slots.usable_per_server[slots.servers].sum() < gang:
+        topology, usable = slots.topology, slots.usable_per_server
+        if usable[slots.servers].sum() < gang:
             return None
-        seed = _seed_server(gang, slots)
+        servers = nearest_first(
+            slots.servers, usable, topology.server_rack, topology.num_racks, gang
+        )
+        place = np.zeros(topology.num_servers, dtype=np.int64)
+        place[servers] = np.arange(len(servers))
         gpus = np.flatnonzero(slots.usable)
-        server = topology.gpu_server[gpus]
-        near = topology.server_rack[server] == topology.server_rack[seed]
-        distance = np.where(near, SAME_RACK, ELSEWHERE)
-        distance[server == seed] = SAME_SERVER
-        return gpus[np.argsort(distance, kind="stable")[:gang]]
-
-
-def _seed_server(gang: int, slots: Slots) -> int:
-    """The server to begin with; some GPU is usable."""
-    topology, free = slots.topology, slots.usable_per_server
-    in_rack = np.bincount(
-        topology.server_rack[slots.servers],
-        weights=free[slots.servers],
-        minlength=topology.num_racks,
-    )
-    fullest = int(np.argmin(np.where(in_rack > 0, in_rack, np.inf)))
-    emptiest = int(np.argmax(in_rack))
-    if gang <= slots.most_per_server[slots.servers].max(initial=0):
-        for rack in (fullest, emptiest):
-            fits = (topology.server_rack == rack) & (free >= gang)
-            if fits.any():
-                return int(np.argmin(np.where(fits, free, topology.num_gpus + 1)))
-    return int(np.argmax(np.where(topology.server_rack == emptiest, free, -1)))
+        return gpus[np.argsort(place[topology.gpu_server[gpus]], kind="stable")[:gang]]
 
 
 class Delay:

@@ -126,6 +126,35 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
     return servers[:0].copy()
 
 
+@array_kernel
+def nearest_first(
+    servers: IntArray, usable: IntArray, rack: IntArray, racks: int, gang: int
+) -> IntArray:
+    """(s,) owned servers, from the one where `closest` begins: then its rack's, then all others."""
+    room, emptiest, fullest = _rack_room(servers, usable, rack, racks), 0, NONE
+    for each in range(racks):  # the lowest on ties; one with nothing usable is not the fullest
+        if room[each] > 0 and (fullest == NONE or room[each] < room[fullest]):
+            fullest = each
+        if room[each] > room[emptiest]:
+            emptiest = each
+    seed, roomiest = NONE, NONE
+    for server in servers:  # ties go to the first
+        here, fits = rack[server], usable[server] >= gang
+        if here == emptiest and (roomiest == NONE or usable[server] > usable[roomiest]):
+            roomiest = server
+        if not fits or here not in (fullest, emptiest):
+            continue
+        nearer = seed == NONE or (here == fullest and rack[seed] != fullest)
+        if nearer or (here == rack[seed] and usable[server] < usable[seed]):
+            seed = server
+    if seed == NONE:  # no server of these racks holds all
+        seed = roomiest
+    distance = np.where(rack[servers] == rack[seed], 1, 2)
+    distance[servers == seed] = 0
+    order: IntArray = servers[np.argsort(distance, kind="mergesort")]
+    return order
+
+
 AUTO, MANUAL, NO_WAIT, CONSOLIDATED = "auto", "manual", "no_wait", "consolidated"
 TIMERS = (AUTO, MANUAL, NO_WAIT, CONSOLIDATED)
 RACK_LEAST, NETWORK_LEAST = 6, 12  # leases
