@@ -12,7 +12,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.report.figures import JOB_COLOURS
 from sim.report.gpu_use import frac_by_server, spells, tenancy_of
 from sim.report.run_tables import server_names
-from sim.report.timeline import down_changes, gpu_changes, queue_over_time, span_s
+from sim.report.timeline import down_changes, gpu_changes, gpu_lists, queue_over_time, span_s
 from sim.run import Kind, Run
 from sim.times import DAYS, HOURS, MINUTES, SECONDS, TimeUnit, axis_unit_for
 from sim.topology.topology import Topology
@@ -139,7 +139,7 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
     hovers = [
         f"{gang} GPU{'s' if gang > 1 else ''} in all, {here} here on server {label(names[at])}"
         for gang, here, at in zip(
-            run.jobs.num_gpus[bars.job].tolist(), bars.gpus.tolist(), server.tolist(), strict=True
+            _held(run, bars), bars.gpus.tolist(), server.tolist(), strict=True
         )
     ]
     length = (bars.end_s - bars.start_s) / unit.length_s
@@ -159,6 +159,17 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
                       for name, span, words in zip(ids, spans, hovers, strict=True)],
         "hovertemplate": "%{hovertext}<extra></extra>",
     }  # fmt: skip
+
+
+def _held(run: Run, bars: Bars) -> list[int]:
+    """GPUs that the job of each bar holds meanwhile, on all servers: those of elastic ones vary."""
+    starts = np.flatnonzero(run.log.kind == Kind.START)
+    starts = starts[np.argsort(run.log.job[starts], kind="stable")]
+    job, time_s = run.log.job[starts], run.log.time_s[starts]
+    gpus = np.diff(gpu_lists(run.log).first)[starts]
+    first, end = (np.searchsorted(job, bars.job, side).tolist() for side in ("left", "right"))
+    at = zip(first, end, bars.start_s.tolist(), strict=True)
+    return [int(gpus[a:b][np.searchsorted(time_s[a:b], s, "right") - 1]) for a, b, s in at]
 
 
 def _away(run: Run, unit: TimeUnit) -> list[dict[str, Any]]:

@@ -119,6 +119,15 @@ def test_a_job_on_two_servers_is_two_bars_and_a_shared_gpu_is_split(hand):
     ]  # fmt: skip
 
 
+def test_a_bar_tells_the_gpus_that_an_elastic_job_holds_then(hand):
+    attempts = ((0.0, 10.0, [0, 1, 2, 3]), (10.0, 20.0, [0]), (20.0, 30.0, [1, 2]))
+    run = hand.build_run([hand.Job(0.0, 30.0, attempts, gpus=4)], 2, 2, 1)
+    held = [text.rpartition("<br>")[2] for text in gantt_figures(run)[0].data[0]["hovertext"]]
+    assert [text.partition(" on")[0] for text in held] == [
+        *["4 GPUs in all, 2 here"] * 2, "1 GPU in all, 1 here", *["2 GPUs in all, 1 here"] * 2,
+    ]  # fmt: skip
+
+
 def test_too_many_jobs_become_shares_and_the_page_says_so(hand):
     figure, part = gantt_figures(in_turn(hand, jobs=3000, servers=2, gpus=2))
     assert figure.title == "Use by server"
