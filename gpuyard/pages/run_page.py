@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuyard.pages.gantt import gantt_figures, span_text
 from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, label, percents
-from gpuyard.pages.sections import jct_figure, metrics_table, use_figure
+from gpuyard.pages.sections import jct_figure, metrics_table, number_cell, use_figure
 from sim.arrays import FloatArray, IntArray
 from sim.files import physics_words
 from sim.report.gpu_use import frac_by_server
@@ -127,7 +127,7 @@ def waits_table(run: Run) -> Table | None:
         shares = [part / sum_s if sum_s else math.nan for part in parts]
         jobs, hours = len(np.unique(waits.job[mine & (total_s > 0)])), sum_s / HOUR_S
         rows.append((
-            Cell(name), Cell(f"{jobs:,}", jobs), Cell(f"{hours:,.1f}", hours),
+            Cell(name), Cell(f"{jobs:,}", jobs), number_cell(hours),
             *(Cell("-") if math.isnan(x) else Cell(f"{x * PERCENT:.0f} %", x) for x in shares),
         ))  # fmt: skip
     note = NOTE_OF_WAITS.format(no_room=NOTE_OF_ROOM if NO_ROOM in causes else "")

@@ -282,6 +282,11 @@ def test_the_best_two_are_any_lines_and_rivals_of_ours_are_results():
     assert best_two({"las": "reference", "marl": "ours"}, "marl") == ["marl", "las"]
 
 
+def test_short_waits_are_told(hand):
+    waited = hand.build_run([hand.Job(0.0, 100.0, ((36.0, 136.0, [0]),))], 1, 2, 1)
+    assert [row[2].text for row in waits_table(waited).rows] == ["0.01", "0.01"]
+
+
 def test_the_page_tells_waiting_for_cores_as_explain_does(run):
     assert [header for header in waits_table(run).headers if header == Reason.ROOM] == []
     rows = len(run.jobs)
