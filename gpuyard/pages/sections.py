@@ -22,6 +22,7 @@ from sim.times import HOUR_S, axis_unit_for, time_text, unit_for
 
 WORDS = 3  # columns of a comparison that hold words come first there
 MOST_ROWS = 500  # of a table from a file; the file has the rest
+BETWEEN_CELLS = re.compile(r"(?<!\\)\|")  # a bar inside a cell is written \|
 LEADING_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w+])")
 
 
@@ -122,8 +123,8 @@ def markdown_tables(path: Path, title: str) -> list[Table]:
 
 
 def _cells(line: str) -> tuple[str, ...]:
-    plain = line.replace("`", "").replace("**", "")
-    return tuple(cell.strip() for cell in plain.strip().strip("|").split("|"))
+    plain = line.replace("`", "").replace("**", "").strip()
+    return tuple(cell.strip().replace("\\|", "|") for cell in BETWEEN_CELLS.split(plain)[1:-1])
 
 
 def value_cell(value: object) -> Cell:

@@ -18,13 +18,20 @@ from gpuyard.pages.comparison_page import curve_of_checkpoint, sweep_sections, w
 from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
 from gpuyard.pages.page import Page, in_colours, rendered, script_json
 from gpuyard.pages.run_page import tree_figure, waits_table
-from gpuyard.pages.sections import MOST_POINTS, MOST_ROWS, jct_figure, table_of_rows
+from gpuyard.pages.sections import (
+    MOST_POINTS,
+    MOST_ROWS,
+    jct_figure,
+    markdown_tables,
+    table_of_rows,
+)
 from gpuyard.pages.sections import text_cell as cell_of
 from sim.errors import GpuYardError
 from sim.files import ComparisonRow
 from sim.jobs import Demands
 from sim.report.run_folder import write_record
 from sim.report.summary import summarise
+from sim.report.table_text import markdown_table
 from sim.run import Kind, Run
 from sim.times import DAYS, MINUTES
 from tests.pages.conftest import MARKUP, in_turn, labels
@@ -184,6 +191,13 @@ def test_a_table_says_what_it_leaves_out_and_sorts_by_numbers():
     assert {text: cell_of(text).sort for text in shown} == shown
     page = Page(title="Only words", subtitle="", sections=(table_of_rows("None", []),))
     assert len(rendered(page)) < MIB / 10  # without a figure it carries no Plotly
+
+
+def test_a_bar_inside_a_cell_of_a_result_divides_no_cells(tmp_path: Path):
+    rows = [["[gpu_types=P100|T4]", "1.5"], ["a|", "2"]]
+    (tmp_path / "page.md").write_text("\n".join(markdown_table(["cell", "mean JCT"], rows)))
+    found = markdown_tables(tmp_path / "page.md", "Result")[0].rows
+    assert [[cell.text for cell in row] for row in found] == rows
 
 
 def test_a_comparison_has_intervals_and_symbols_by_role(comparison_page):
