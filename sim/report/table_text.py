@@ -81,7 +81,7 @@ def _spread_note(
 
 
 def _unpaired_note(settings: Sequence[Setting], ours: str | None) -> list[str]:
-    """Who has no ratio to ours because the two share no window and seed."""
+    """Who has no ratio to ours because no window and seed has a mean JCT of both."""
     together: list[Standing] = []
     apart: list[Standing] = []  # in settings that ours did not run in
     for setting in settings:
@@ -94,7 +94,8 @@ def _unpaired_note(settings: Sequence[Setting], ours: str | None) -> list[str]:
     ]  # fmt: skip
     lacking += [] if known else apart
     names = ", ".join(dict.fromkeys(s.scheduler for s in lacking))
-    note = f"No common window and seed with {ours}: no ratio of {names}."
+    of_both = f"No common window and seed with {ours} where both have a mean JCT above 0"
+    note = f"{of_both}: no ratio of {names}."
     return [note] if names and ours is not None else []
 
 

@@ -43,6 +43,13 @@ def test_the_columns_are_the_labels_then_the_metrics_nan_where_a_row_lacks_one(
     assert math.isnan(first.metrics["y"]) and math.isnan(second.metrics["x"])
 
 
+def test_a_ratio_that_lacks_a_mean_is_not_called_one_of_other_windows(make):
+    rows = [make.row("stuck", jct_h=math.nan, jobs_unfinished=10), make.row("fine", jct_h=3)]
+    note = table_text(standings(rows, ours="stuck", confidence=0.95), ours="stuck", confidence=0.95)
+    told = "No common window and seed with stuck where both have a mean JCT above 0: no ratio of "
+    assert f"{told}fine." in note.note
+
+
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1)
 NUMBER = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)
 

@@ -96,7 +96,7 @@ def test_schedulers_on_other_seeds_are_told(tmp_path, make):
     write_comparison(tmp_path, apart, ours="a", confidence=0.95)
     text = (tmp_path / "comparison.md").read_text()
     assert "ours / theirs" not in text
-    assert "No common window and seed with a: no ratio of b." in text
+    assert "No common window and seed with a where both" in text and "no ratio of b." in text
     write_comparison(tmp_path, [rows[2], rows[3]], ours="a", confidence=0.95)
     text = (tmp_path / "comparison.md").read_text()
     assert "pair)" not in text and "seeds that others" not in text
@@ -110,7 +110,7 @@ def test_each_setting_stands_alone_and_windows_of_two_parts_are_no_pair(make):
     found = standings(rows, ours="a", confidence=0.95)
     assert [setting.title.rpartition(", ")[2] for setting in found] == ["part test", "part train"]
     assert [each.ratio for setting in found for each in setting.standings] == [None, None]
-    assert "with a: no ratio of b." in table_text(found, ours="a", confidence=0.95).note
+    assert ": no ratio of b." in table_text(found, ours="a", confidence=0.95).note
     (one,) = standings([rows[0], make.row("b", part="test")], ours="a", confidence=0.95)
     assert "part" not in one.title
 
