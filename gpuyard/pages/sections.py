@@ -4,7 +4,6 @@ import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +79,11 @@ def table_of_rows(
 def csv_table(path: Path, title: str, *, opened: bool = True) -> Table | None:
     """A table of a CSV file; None where it has no row."""
     with path.open(newline="", encoding="utf-8") as file:
-        lines = csv.DictReader(file)
-        rows = list(islice(lines, MOST_ROWS + 1))
+        rows = list(csv.DictReader(file))
     if not rows:
         return None
-    note = f"From {path.name}."
-    if len(rows) > MOST_ROWS:
-        note = f"The first {MOST_ROWS} rows of {path.name}, which has all of them."
-    rows, alike = _telling(rows[:MOST_ROWS])
-    return table_of_rows(title, rows, note=f"{note} {alike}".rstrip(), opened=opened)
+    rows, alike = _telling(rows)  # of all, though not all are shown
+    return table_of_rows(title, rows, note=f"From {path.name}. {alike}".rstrip(), opened=opened)
 
 
 def _telling(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:

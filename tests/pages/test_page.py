@@ -16,22 +16,14 @@ from gpuyard.evaluation.again import Again, best_two, seen_again
 from gpuyard.evaluation.explanation import Reason
 from gpuyard.pages.comparison_page import curve_of_checkpoint, sweep_sections, write_folder_page
 from gpuyard.pages.gantt import bars_of, gantt_figures, span_text
-from gpuyard.pages.page import Page, in_colours, rendered, script_json
+from gpuyard.pages.page import in_colours, script_json
 from gpuyard.pages.run_page import tree_figure, waits_table
-from gpuyard.pages.sections import (
-    MOST_POINTS,
-    MOST_ROWS,
-    jct_figure,
-    markdown_tables,
-    table_of_rows,
-)
-from gpuyard.pages.sections import text_cell as cell_of
+from gpuyard.pages.sections import MOST_POINTS, jct_figure
 from sim.errors import GpuYardError
 from sim.files import ComparisonRow
 from sim.jobs import Demands
 from sim.report.run_folder import write_record
 from sim.report.summary import summarise
-from sim.report.table_text import markdown_table
 from sim.run import Kind, Run
 from sim.times import DAYS, MINUTES
 from tests.pages.conftest import MARKUP, in_turn, labels
@@ -180,24 +172,6 @@ def test_a_server_that_is_away_has_no_colour(hand):
     grey = gantt_figures(run)[0].data[0]
     assert grey["hovertext"] == ["server 1 away"]
     assert (grey["base"], grey["x"]) == ([10.0], [50.0])
-
-
-def test_a_table_says_what_it_leaves_out_and_sorts_by_numbers():
-    table = table_of_rows("Many", [{"at": at, "word": "x"} for at in range(MOST_ROWS + 10)])
-    assert len(table.rows) == MOST_ROWS
-    assert table.note == f"The first {MOST_ROWS} of {MOST_ROWS + 10} rows."
-    assert table.numeric == (True, False)
-    shown = {"4.20 ± 0.31": 4.2, "0.9 [0.8, 1.0]": 0.9, "-": None, "2x": None, "(ours)": None}
-    assert {text: cell_of(text).sort for text in shown} == shown
-    page = Page(title="Only words", subtitle="", sections=(table_of_rows("None", []),))
-    assert len(rendered(page)) < MIB / 10  # without a figure it carries no Plotly
-
-
-def test_a_bar_inside_a_cell_of_a_result_divides_no_cells(tmp_path: Path):
-    rows = [["[gpu_types=P100|T4]", "1.5"], ["a|", "2"]]
-    (tmp_path / "page.md").write_text("\n".join(markdown_table(["cell", "mean JCT"], rows)))
-    found = markdown_tables(tmp_path / "page.md", "Result")[0].rows
-    assert [[cell.text for cell in row] for row in found] == rows
 
 
 def test_a_comparison_has_intervals_and_symbols_by_role(comparison_page):
