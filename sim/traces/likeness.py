@@ -200,7 +200,12 @@ class Distance:
 
     @property
     def over_floor(self) -> float:
-        """Distance over floor; up to 1 the traces differ no more than the first from itself."""
+        """Distance over floor; up to 1 the traces differ no more than the first from itself.
+
+        Infinite where its halves are alike and the second is not; NaN where all are, or no floor.
+        """
+        if self.floor == 0 and self.distance > 0:
+            return float("inf")
         return self.distance / self.floor if self.floor > 0 else float("nan")
 
 

@@ -143,6 +143,14 @@ def test_what_differs_is_found_where_it_differs(feature: str, change) -> None:
     assert other.over_floor > 1
 
 
+def test_what_the_halves_never_have_is_infinitely_far_where_the_other_has_it() -> None:
+    even, other = made(jobs=2000), made(jobs=2000, repeat_prob=0.3)
+    apart = replace(even, submit_s=np.arange(2000.0) * 60.0)
+    found = by_feature(apart, other)[SAME_SECOND]
+    assert found.floor == 0 and found.distance > 0.2 and found.over_floor == np.inf
+    assert np.isnan(by_feature(apart, apart)[SAME_SECOND].over_floor)
+
+
 def test_a_shift_of_ln_duration_is_the_ln_shift() -> None:
     first = made()
     longer = JobSample(first.submit_s, first.num_gpus, first.duration_s * np.e)
