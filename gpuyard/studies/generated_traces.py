@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -52,12 +53,12 @@ class Shape:
     duration_s: tuple[float, ...]  # p50, p90, p99, mean
     gap_cv: float  # coefficient of variation of inter-arrival times
     zero_gap_frac: float
-    dispersion: float  # variance over mean of the hourly counts
+    dispersion: float  # variance over mean of the hourly counts; NaN within one hour
     demand_gpus: float  # sum(gang * duration) / span, parts of a GPU as parts
 
 
 def shape(trace: Trace) -> Shape:
-    """Summary figures of a trace of two jobs or more over more than an hour."""
+    """Summary figures of a trace of two jobs or more at two times or more."""
     gaps_s = np.diff(trace.submit_s)
     span_s = float(gaps_s.sum())
     work_gpu_s = works_gpu_s(trace)
@@ -77,7 +78,7 @@ def shape(trace: Trace) -> Shape:
         ),
         gap_cv=float(gaps_s.std() / gaps_s.mean()),
         zero_gap_frac=float(np.mean(gaps_s == 0)),
-        dispersion=float(counts.var() / counts.mean()),
+        dispersion=float(counts.var() / counts.mean()) if len(counts) > 1 else math.nan,
         demand_gpus=float(work_gpu_s.sum()) / span_s,
     )
 
@@ -142,7 +143,8 @@ def _tables(found: Shape) -> tuple[Table, Table]:
         rest.add_row(f"duration {name} [s]", f"{value:,.0f}")
     rest.add_row("mean gang [GPUs]", f"{found.mean_gang:.2f}")
     rest.add_row("jobs an hour", f"{found.jobs_per_h:.1f}")
-    rest.add_row("variance / mean of hourly jobs", f"{found.dispersion:.1f}")
+    uneven = "-" if math.isnan(found.dispersion) else f"{found.dispersion:.1f}"
+    rest.add_row("variance / mean of hourly jobs", uneven)
     rest.add_row("variation of gaps", f"{found.gap_cv:.2f}")
     rest.add_row("gaps of 0 s", f"{found.zero_gap_frac:.1%}")
     rest.add_row("mean demand [GPUs]", f"{found.demand_gpus:.1f}")

@@ -43,6 +43,10 @@ def test_equal_seeds_give_equal_bytes_and_other_seeds_do_not() -> None:
     assert made(500, seed=4).submit_s.tobytes() != made(500, seed=5).submit_s.tobytes()
 
 
+def test_one_hour_tells_no_spread_of_hours() -> None:
+    assert np.isnan(shape(made(50, jobs_per_h=1e6)).dispersion)
+
+
 @given(jobs=st.integers(0, 300), seed=st.integers(0, 99), repeat=st.floats(0, 0.95))
 @settings(max_examples=40, deadline=None)
 def test_every_generated_trace_is_valid(jobs: int, seed: int, repeat: float) -> None:
