@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,11 +246,31 @@ PARTS = ("train", "validation", "test")
 
 def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int) -> JobTable:
     """The jobs of `jobs_and_clock`; messages on keys of a workload name its section."""
+    known = "|".join(map(re.escape, config[key]))
+    named = partial(re.sub, rf"\bworkload\.({known})\b", rf"{key}.\1")
     try:
-        return jobs_and_clock(config, key, part=part, seed=seed)[0]
+        with _told(named):
+            return jobs_and_clock(config, key, part=part, seed=seed)[0]
     except TraceError as error:
-        known = "|".join(map(re.escape, config[key]))
-        raise TraceError(re.sub(rf"\bworkload\.({known})\b", rf"{key}.\1", str(error))) from error
+        raise TraceError(named(str(error))) from error
+
+
+@contextmanager
+def _told(named: Callable[[str], str]) -> Iterator[None]:
+    """What is logged meanwhile, in the words that `named` makes of it."""
+
+    def changed(record: logging.LogRecord) -> bool:
+        record.msg, record.args = named(record.getMessage()), ()
+        return True
+
+    handlers = logging.getLogger().handlers[:]
+    for each in handlers:
+        each.addFilter(changed)
+    try:
+        yield
+    finally:
+        for each in handlers:
+            each.removeFilter(changed)
 
 
 def jobs_and_clock(

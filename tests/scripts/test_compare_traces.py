@@ -73,6 +73,7 @@ def test_a_key_of_the_generated_side_is_named_by_its_section(start, made):
     outcome = start("compare_traces", f"real.path={made}", "generated.num_jobs=-1")
     outcome.failed_with("generated.num_jobs is -1")
     assert "workload.num_jobs" not in outcome.err
+    assert "to read it say real.columns.user=user" in outcome.err
 
 
 def test_one_part_of_the_real_trace(done, made):
