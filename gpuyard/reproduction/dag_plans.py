@@ -53,6 +53,11 @@ class Cell:
         """In results."""
         return f"{self.family} {graph_name(self.graph)} {self.network} {self.draw}"
 
+    @property
+    def dag(self) -> str:
+        """DAG and GPUs, which all networks share."""
+        return f"{self.family} {graph_name(self.graph)} {self.draw}"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -290,7 +295,7 @@ def run_missing_searches(launch: Launch, settings: Settings) -> list[Row]:
             if not path.is_file():
                 write_atomically(path, json.dumps(bench.run(cell, method)).encode())
                 count.tell(f"{cell.name}, {method}")
-            rows.append(_read(path))
+            rows.append(_read(path) | {"dag": cell.dag})
     return rows
 
 

@@ -107,7 +107,7 @@ def write_dag_report(
     found = _ranked(rows, methods, level)
     if found is not None:
         write_frame(folder / "ranks.csv", rank_rows(found))
-        rank_figure(found, path=folder / "ranks.png", over="problems", ours=ours)
+        rank_figure(found, path=folder / "ranks.png", over="DAGs", ours=ours)
     progress = progress_of(rows, methods)
     draw_progress(progress, ours=ours, path=folder / "progress.png")
     if progress:
@@ -143,7 +143,10 @@ def standings(rows: Sequence[Row], methods: Sequence[str]) -> Table:
 
 
 def reductions(rows: Sequence[Row], *, ours: str, confidence: float) -> Table:
-    """Family and rival -> mean, interval, worst and best of 1 - ours / theirs over problems."""
+    """Family and rival -> mean, interval over DAGs, worst and best of 1 - ours / theirs.
+
+    A DAG's problems, which differ in the network alone, are one value: they are not independent.
+    """
     by = {(row["problem"], row["method"]): row for row in rows}
     rivals = [method for method in dict.fromkeys(r["method"] for r in rows) if method != ours]
     table = []
@@ -153,9 +156,10 @@ def reductions(rows: Sequence[Row], *, ours: str, confidence: float) -> Table:
         for rival in rivals:
             pairs = [(by[p, ours]["makespan_s"], by[p, rival]["makespan_s"]) for p in problems]
             saved = np.array([1.0 - mine / theirs for mine, theirs in pairs])
-            interval = mean_interval(saved, confidence)
+            by_dag = _by_dag(saved[:, None], [by[p, ours] for p in problems])
+            interval = mean_interval(by_dag[:, 0], confidence)
             table.append({
-                "family": family, "rival": rival, "problems": len(pairs),
+                "family": family, "rival": rival, "problems": len(pairs), "dags": len(by_dag),
                 "mean": round(interval.centre, 4), "low": round(interval.low, 4),
                 "high": round(interval.high, 4), "worst": round(float(saved.min()), 4),
                 "best": round(float(saved.max()), 4),
@@ -194,11 +198,18 @@ def _families(rows: Sequence[Row]) -> list[str]:
 
 
 def _ranked(rows: Sequence[Row], methods: Sequence[str], level: float) -> Ranking | None:
-    """Ranks over problems; None where there are too few for a test."""
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
-    by = {(row["problem"], row["method"]): row["makespan_s"] for row in rows}
-    scores = np.array([[by[p, m] for m in methods] for p in problems])
-    return ranking(methods, scores, level=level)
+    """Ranks over DAGs, by makespan over HEFT's; None where there are too few for a test."""
+    by = {(row["problem"], row["method"]): row for row in rows}
+    alone = [row for row in rows if row["method"] == methods[0]]
+    ratios = [[by[row["problem"], m]["makespan_s"] / row["heft_s"] for m in methods]
+              for row in alone]  # fmt: skip
+    return ranking(methods, _by_dag(np.array(ratios), alone), level=level)
+
+
+def _by_dag(values: FloatArray, problems: Sequence[Row]) -> FloatArray:
+    """(D, k) means over the problems of each DAG, of (N, k) by problem."""
+    dags = [row["dag"] for row in problems]
+    return np.array([values[[each == dag for each in dags]].mean(0) for dag in dict.fromkeys(dags)])
 
 
 def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> list[str]:
@@ -215,7 +226,7 @@ def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> 
     if found is not None:
         ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.rank_of.items())
         notes.append(
-            f"Mean ranks over {found.blocks} problems: {ranks}. Friedman p = "
+            f"Mean ranks over {found.blocks} DAGs: {ranks}. Friedman p = "
             f"{found.friedman_p:.2g}; Nemenyi's critical difference at {found.level:g} is "
             f"{found.critical_difference:.2f}."
         )

@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -26,13 +27,14 @@ def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_small_and_again(tmp_path):
-    first = call(tmp_path, *SMALL)
+    words = (*SMALL, "reproduce.quick.draws=2")
+    first = call(tmp_path, *words)
     assert first.returncode == 0, first.stderr
     left = {path.name for path in tmp_path.iterdir()}
     assert left >= {"comparison.csv", "standings.csv", "reductions.csv", "ranks.csv", "report.md",
                     "ranks.png", "progress.png", "parts"}  # fmt: skip
     table = pd.read_csv(tmp_path / "comparison.csv")
-    assert len(table) == 2 * 10 and set(table["network"]) == {"busy", "idle"}
+    assert len(table) == 4 * 10 and set(table["network"]) == {"busy", "idle"}
     assert (table["makespan_s"] >= table["lower_bound_s"] * (1 - 1e-12)).all()
     searched = table[~table["method"].isin(["heft", "cpop", "peft"])]
     assert set(searched["judged"]) == {40}  # the same budget for all
@@ -41,8 +43,13 @@ def test_small_and_again(tmp_path):
     assumed = json.loads((tmp_path / "record.json").read_text())["assumed"]
     assert assumed[0].startswith("DAGs and networks: ") and "without noise" in " ".join(assumed)
     assert assumed[-1].startswith("every search may judge")
-    pairs = [1 - by[p, "worl_rtgs"] / by[p, "rtgs"] for p in table["problem"].unique()]
-    assert saved.loc[("layered", "rtgs"), "mean"] == pytest.approx(sum(pairs) / 2, abs=1e-4)
+    saves = {p: 1 - by[p, "worl_rtgs"] / by[p, "rtgs"] for p in table["problem"].unique()}
+    pairs = saves.values()
+    assert saved.loc[("layered", "rtgs"), "mean"] == pytest.approx(sum(pairs) / 4, abs=1e-4)
+    dags = [np.mean([one for p, one in saves.items() if p.endswith(draw)]) for draw in "01"]
+    half = 12.706 * np.std(dags, ddof=1) / 2**0.5  # t over two DAGs: networks are no draws
+    assert saved.loc[("layered", "rtgs"), "high"] == pytest.approx(np.mean(dags) + half, abs=1e-3)
+    assert set(pd.read_csv(tmp_path / "ranks.csv")["blocks"]) == {2}
     assert saved.loc[("layered", "rtgs"), "worst"] == pytest.approx(min(pairs), abs=1e-4)
     assert "66.56" in (tmp_path / "report.md").read_text()
     page = (tmp_path / "page.md").read_text()
@@ -54,10 +61,10 @@ def test_small_and_again(tmp_path):
 
     parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
     next(iter(parts)).unlink()  # as if it had been stopped
-    again = call(tmp_path, *SMALL)
-    assert "20 runs, 19 of them done before" in again.stderr
+    again = call(tmp_path, *words)
+    assert "40 runs, 39 of them done before" in again.stderr
     later = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
-    assert len(later) == 20 and sum(later[p] == parts[p] for p in later) == 19
+    assert len(later) == 40 and sum(later[p] == parts[p] for p in later) == 39
     pd.testing.assert_frame_equal(
         pd.read_csv(tmp_path / "comparison.csv").drop(columns="cpu_s"), table.drop(columns="cpu_s")
     )
