@@ -18,7 +18,7 @@ from sim.engine.rule import Filling, own_code
 from sim.kernel.free_gpus import workers_for
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
-from sim.report.gpu_use import starts_on_fewer
+from sim.report.gpu_use import needed_gpus
 from sim.report.run_tables import ORDERS
 from sim.run import Kind, Run
 from sim.schedulers.a_srpt import ASrpt
@@ -369,13 +369,12 @@ class PolicyJudge:
         With `shares` it may also be put beside others.
         """
         self._run, self._declines, self._shares = run, declines, shares
-        elastic = run.jobs.elastic if starts_on_fewer(run) else None  # most start whole gangs
-        self._least = run.jobs.num_gpus if elastic is None else elastic.least_gpus
+        self._needed = needed_gpus(run)
 
     def look(self, view: ClusterView, job: int, events: int) -> Look:
         """What was free when the decision began, and what it made of it."""
         now = _Instant(self._run, view, job, events, steals=True)
-        now.gang = int(self._least[job])
+        now.gang = int(self._needed[job])
         rank = int(np.searchsorted(now.view.queued, job)) + 1
         before = now.occupancy(set())
         room = now.room(before.tenants)

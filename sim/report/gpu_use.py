@@ -138,11 +138,17 @@ def attempts_of(run: Run) -> Attempts:
     )
 
 
-def starts_on_fewer(run: Run) -> bool:
-    """Whether a job was ever started on fewer GPUs than it asks for, as elastic ones may be."""
+def needed_gpus(run: Run) -> IntArray:
+    """(J,) GPUs that a job needs to start: of an elastic one its least, if any started on fewer.
+
+    Most schedulers start whole gangs, whatever a job could do with.
+    """
+    asked, elastic = run.jobs.num_gpus, run.jobs.elastic
     starts = np.flatnonzero(run.log.kind == Kind.START)
     held = np.diff(gpu_lists(run.log).first)[starts]
-    return bool((held < run.jobs.num_gpus[run.log.job[starts]]).any())
+    if elastic is None or not (held < asked[run.log.job[starts]]).any():
+        return asked
+    return elastic.least_gpus
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray, Integers, distinct_rows
 from sim.jobs import WHOLE_GPU, WHOLE_GPU_MILLI, Ask, Demands
 from sim.offers import Held, Last, room_of_empty, usable_gpus
-from sim.report.gpu_use import queued
+from sim.report.gpu_use import needed_gpus, queued
 from sim.report.timeline import (
     GpuChanges,
     Steps,
@@ -28,7 +28,7 @@ class Waits:
     """K waits: of one job in one partition, until it starts, leaves or is forwarded."""
 
     job: IntArray  # (K,) row of the job table
-    too_few_s: FloatArray  # (K,) fewer GPUs were free in the cluster than it asks for
+    too_few_s: FloatArray  # (K,) fewer GPUs were free in the cluster than it needs
     elsewhere_s: FloatArray  # (K,) the cluster had enough, its partition had not
     no_room_s: FloatArray  # (K,) its partition had enough, not all on servers with room for it
     held_back_s: FloatArray  # (K,) its partition had enough that it could use
@@ -40,7 +40,7 @@ def waits_of(run: Run) -> Waits:
     A job that asks for part of a GPU could also use one that others have in part.
     """
     job, home, begin_s, until_s = queued(run)
-    gang, end_s = run.jobs.num_gpus[job], np.minimum(until_s, run.log.time_s[-1])
+    gang, end_s = needed_gpus(run)[job], np.minimum(until_s, run.log.time_s[-1])
     changes, of_gpu = unusable_changes(run.log), run.partition_of_server[run.topology.gpu_server]
     free = gpus_without(run, changes)
     free_at = [

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.jobs import Demands
+from sim.jobs import Demands, Elastic
 from sim.report.waits import waits_of
 from sim.run import Kind
 
@@ -55,3 +55,15 @@ def test_free_gpus_beside_too_few_cores_or_of_another_type_are_no_room(hand):
     assert waits.no_room_s == pytest.approx([0, 0, 10, 0, 0, 11 + 5, 0])
     assert waits.too_few_s == pytest.approx([0, 0, 0, 0, 0, 3, 24])
     assert waits.held_back_s == pytest.approx([0, 0, 0, 12, 16, 0, 0])
+
+
+def test_an_elastic_job_waits_for_the_gpus_that_it_starts_with(hand):
+    job = hand.Job
+    jobs = [
+        job(0.0, 10.0, ((0.0, 10.0, [0, 1]),), gpus=2),
+        job(0.0, 5.0, ((8.0, 13.0, [2, 3]),), gpus=4),  # would take two: held back, none too few
+    ]
+    run = hand.build_run(jobs, 1, 4, 1)
+    least = Elastic(least_gpus=np.array([1, 2]), most_gpus=np.array([2, 4]))
+    waits = waits_of(replace(run, jobs=replace(run.jobs, elastic=least)))
+    assert waits.held_back_s == pytest.approx([0, 8]) and not waits.too_few_s.any()
