@@ -295,7 +295,12 @@ def simulate(
 
     With `compiled`, a scheduler that has a compiled loop is played by it where that is possible:
     the same decisions, much faster; what deciding cost is NaN, for it cannot be told from the rest.
+
+    Raises:
+        SimulationError: the run is over, or its jobs wait for ever.
     """
+    if simulator.finished() == len(simulator.jobs):
+        raise SimulationError("this run is over; make a Simulator for each scheduler")
     scheduler.reset(seed)
     loop = simulator.loop_of(scheduler) if compiled else None
     if loop is not None:

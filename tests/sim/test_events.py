@@ -149,6 +149,13 @@ def test_jobs_that_wait_for_ever_are_named():
     assert "; that has 2 GPUs in all, so let it go elsewhere" in str(error.value)
 
 
+def test_a_run_that_is_over_is_not_played_again_under_another_name():
+    simulator = world([Job(0, 1, 1.0)], cluster(1, 1))
+    play(simulator, fifo())
+    with pytest.raises(SimulationError, match="this run is over; make a Simulator for each"):
+        play(simulator, fifo(skip_blocked=False))
+
+
 def test_no_jobs_is_an_error():
     with pytest.raises(SimulationError, match="no jobs"):
         world([], cluster(1, 1))
