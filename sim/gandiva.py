@@ -223,8 +223,9 @@ class Packs:
         """The running gang of equal size beside which `job` is predicted to cost least.
 
         That is a gang alone on its GPUs since before this decision, on each of which the two are
-        together predicted to exceed `least_speed`. Cost is that of its worst GPU: own slow-down
-        times the other's; ties go to the lowest job row.
+        together predicted to exceed `least_speed`, with cores and memory left for the newcomer.
+        Cost is that of its worst GPU: own slow-down times the other's; ties go to the lowest job
+        row.
         """
         view, occupancy = orders.view, orders.occupancy
         cost = self._costs(orders, job)
@@ -233,7 +234,7 @@ class Packs:
         owners: list[int] = found[0].tolist()
         for _, resident in sorted(zip(found[1].tolist(), owners, strict=True)):
             fresh = resident in orders.starts or frozenset((job, resident)) in self._failed
-            if not fresh:
+            if not fresh and _has_room(orders, job, view.gpus_of(resident)):
                 return resident
         return None
 
@@ -241,8 +242,7 @@ class Packs:
         """(G,) of joining the tenant of each GPU; NO_COST where that is not worth it."""
         view, occupancy = orders.view, orders.occupancy
         if not orders.plain or view.gpu_limit_milli < PAIR * WHOLE_GPU_MILLI:
-            slots = occupancy.shared(view, job, self._least_speed)
-            return np.where(slots.usable, slots.cost, NO_COST)
+            return occupancy.shared(view, job, self._least_speed).cost
         if self._pair_cost is None:
             pairs, least_speed = view.belief.pairs, self._least_speed
             self._pair_cost = pair_costs(pairs_alone(pairs.slowdown), pairs.feasible, least_speed)
@@ -283,6 +283,15 @@ class Packs:
             _from_s(view, pack.resident, pack.resident_since),
         )
         return began_s + self._trial_s
+
+
+def _has_room(orders: Orders, job: int, gpus: IntArray) -> bool:
+    """Whether the servers of `gpus` have cores and memory for a worker of `job` on each of them."""
+    view = orders.view
+    if view.jobs.demands is None:
+        return True
+    wanted = np.bincount(view.topology.gpu_server[gpus], minlength=view.topology.num_servers)
+    return bool((wanted <= orders.occupancy.workers(job)[0]).all())
 
 
 def _now(view: ClusterView, job: int) -> Since:

@@ -20,6 +20,7 @@ from sim.kernel.allocation import (
     try_vacating,
     vacate_all,
 )
+from sim.physics.laws import NO_COST
 from sim.physics.mix_table import empty_tenants
 from sim.view import ClusterView, Signal, Slots, held_in
 
@@ -183,12 +184,13 @@ class Occupancy:
 
         A shared GPU is offered only if its tenants, `job` included, are together predicted to run
         faster than `least_speed` jobs alone (1 is what taking turns would give). Needs PROFILE and
-        INTERFERENCE: what fits and what it costs is the belief's answer.
+        INTERFERENCE: what fits and what it costs is the belief's answer. `cost` also tells of GPUs
+        that are not offered for want of cores or memory beside others; it is NO_COST elsewhere.
         """
         _ = view.jobs.profile  # raises where profiles are not granted
         belief, tenants = view.belief, empty_tenants(self.tenant.shape[1])
         usable, per_server, cost = self._blank()
-        cost.fill(1.0)
+        cost.fill(NO_COST)
         offer_shared(
             self._allocation, job, view.servers, belief.slowing, belief.pairs.feasible, tenants,
             view.gpu_limit_milli, float(least_speed), usable, per_server, cost,

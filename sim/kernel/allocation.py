@@ -226,7 +226,10 @@ def offer_shared(
     tenants: IntArray, limit_milli: int, least_speed: float, usable: BoolArray,
     per_server: IntArray, cost: FloatArray,
 ) -> None:  # fmt: skip
-    """Mark the GPUs of `servers` that have room for `job`, with `sharing_cost`."""
+    """Mark the GPUs of `servers` that have room for `job`, the cheapest if workers have too little.
+
+    `cost` is the `sharing_cost` of all of them.
+    """
     ask, least = allocation.job[job], least_speed
     for server in servers:  # server by server: each has cores and memory for so many workers
         where, found, most = (
@@ -239,10 +242,9 @@ def offer_shared(
             price = sharing_cost(
                 allocation, ask, gpu, slowing, feasible, tenants, limit_milli, least
             )
-            if price < NO_COST:
-                usable[gpu] = True
-                cost[gpu] = price
-                found += 1
+            usable[gpu] = price < NO_COST
+            cost[gpu] = price
+            found += price < NO_COST
         per_server[server] = leave_cheapest(usable, cost, first, last, found, most)
 
 

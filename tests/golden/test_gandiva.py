@@ -3,18 +3,31 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import SimulationError
+from sim.jobs import ANY_TYPE
 from sim.schedulers.gandiva import Gandiva
 from sim.sharing import FallbackSharing
 from sim.simulator import Simulator, simulate
 from tests.oracle.cases import Case, cases
 from tests.sim import worlds
 from tests.sim.ledger import Ledger
-from tests.sim.worlds import Job, attempts, charted, cluster, gantt, parts, physics_of, play, world
+from tests.sim.worlds import (
+    Job,
+    attempts,
+    charted,
+    cluster,
+    demands,
+    gantt,
+    parts,
+    physics_of,
+    play,
+    world,
+)
 
 
 def gandiva(**knobs) -> Gandiva:
@@ -110,6 +123,16 @@ def test_no_pair_where_it_does_not_pay_or_gangs_differ_or_gpus_hold_one(slowdown
                  max_tenants=tenants)  # fmt: skip
     run = play(yard, gandiva(packing=True, slice_s=None))
     assert gantt(run)["B"][:2] == (4, 7)
+
+
+def test_who_may_be_joined_is_seen_where_cores_are_short_and_others_would_cost_less():
+    # Cores for one worker more. C, of one GPU, would be slowed least beside A, which has two.
+    topology = dataclasses.replace(cluster(1, 3), server_cpu_milli=np.array([4000]))
+    physics = physics_of(topology, slowdown=((1.0, 1.0), (1.0, 1.25)))
+    jobs = [Job(0, 2, 9), Job(0, 1, 9, profile=1), Job(1, 1, 4, profile=1)]
+    traits = demands(*[(1000, 1000, 0, ANY_TYPE)] * 3)
+    yard = world(jobs, topology, physics=physics, traits=traits, max_tenants=2)
+    assert gantt(play(yard, gandiva(packing=True, slice_s=None)))["C"] == (1, 6, (2,))
 
 
 def test_a_spread_gang_moves_once_a_server_is_free():
