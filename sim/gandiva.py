@@ -234,7 +234,7 @@ class Packs:
         owners: list[int] = found[0].tolist()
         for _, resident in sorted(zip(found[1].tolist(), owners, strict=True)):
             fresh = resident in orders.starts or frozenset((job, resident)) in self._failed
-            if not fresh and _has_room(orders, job, view.gpus_of(resident)):
+            if not fresh and occupancy.has_room(view, job, view.gpus_of(resident)):
                 return resident
         return None
 
@@ -283,15 +283,6 @@ class Packs:
             _from_s(view, pack.resident, pack.resident_since),
         )
         return began_s + self._trial_s
-
-
-def _has_room(orders: Orders, job: int, gpus: IntArray) -> bool:
-    """Whether the servers of `gpus` have cores and memory for a worker of `job` on each of them."""
-    view = orders.view
-    if view.jobs.demands is None:
-        return True
-    wanted = np.bincount(view.topology.gpu_server[gpus], minlength=view.topology.num_servers)
-    return bool((wanted <= orders.occupancy.workers(job)[0]).all())
 
 
 def _now(view: ClusterView, job: int) -> Since:

@@ -304,8 +304,7 @@ def own_place(view: ClusterView, occupancy: Occupancy, job: int) -> IntArray | N
     if not np.any(view.running == job):
         return None
     gpus = view.gpus_of(job)
-    usable = occupancy.exclusive(view, job).usable[gpus]
-    return gpus if usable.all() else None
+    return gpus if occupancy.fits(view, job, gpus) else None
 
 
 def is_own_place(view: ClusterView, start: Start) -> bool:

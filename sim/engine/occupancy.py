@@ -143,6 +143,22 @@ class Occupancy:
         count_workers(self._allocation, job, now, most)
         return now, most
 
+    def has_room(self, view: ClusterView, job: int, gpus: IntArray) -> bool:
+        """Whether the servers of `gpus` have cores and memory for a worker of `job` on each."""
+        wanted = np.bincount(view.topology.gpu_server[gpus], minlength=view.topology.num_servers)
+        return bool((wanted <= self.workers(job)[0]).all())
+
+    def fits(self, view: ClusterView, job: int, gpus: IntArray) -> bool:
+        """Whether `job` finds what it asks for on these very GPUs.
+
+        `exclusive` offers the first ones alone where cores or memory do not go round.
+        """
+        ask, tenants = ask_of(view.jobs.demands, job).gpu_milli, self.tenants[gpus]
+        joins = (ask < WHOLE_GPU_MILLI) & (tenants < self.tenant.shape[1])
+        left = self._allocation.gpu["milli"][gpus] + ask <= WHOLE_GPU_MILLI
+        free = bool((left & (joins | (tenants == 0))).all())
+        return free and self.has_room(view, job, gpus)
+
     def exclusive(self, view: ClusterView, job: int) -> Slots:
         """GPUs of the servers that `view` owns on which `job` finds what it asks for.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, check_numbers
@@ -155,17 +155,17 @@ class Dally:
         tier, offered = (tight and offer(tight, gang, found[0])) or found
         if tier < RACK or self._takes_rack(bidding, job, gang, bidding.needed[like]):
             self._record(view.now_s, job, gang, tier)
-        accepted = self._own(view, job, slots.usable, offered)
+        accepted = self._own(bidding, job, offered)
         bidding.occupancy.occupy(job, accepted)
         bidding.free -= gang
         bidding.starts.append(Start(job, accepted, self.lease_s))
         self._assigned_s[job] = view.now_s
         self._leased[job] = view.now_s + self.lease_s, accepted
 
-    def _own(self, view: ClusterView, job: int, usable: BoolArray, offered: IntArray) -> IntArray:
+    def _own(self, bidding: _Bidding, job: int, offered: IntArray) -> IntArray:
         """The GPUs of the lease that ends now, if they are free on the servers offered."""
-        end_s, own = self._leased.get(job, (-math.inf, offered))
-        if end_s != view.now_s or not usable[own].all():
+        view, (end_s, own) = bidding.view, self._leased.get(job, (-math.inf, offered))
+        if end_s != view.now_s or not bidding.occupancy.fits(view, job, own):
             return offered
         server = view.topology.gpu_server
         return own if np.array_equal(np.sort(server[own]), np.sort(server[offered])) else offered

@@ -78,7 +78,7 @@ class Turns:
                 if not self._may_leave[leavers].all():
                     continue
                 trial = self._without(leavers)
-                if trial.exclusive(view, job).usable[gpus].all():
+                if trial.fits(view, job, gpus):
                     return Takeover(gpus.copy(), leavers)
         return None
 

@@ -9,6 +9,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from sim.jobs import ANY_TYPE
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.placers.by_room import Consolidated, FirstFit, Skew
@@ -30,6 +31,7 @@ from tests.sim.worlds import (
     chart,
     charted,
     cluster,
+    demands,
     fifo,
     parts,
     physics_of,
@@ -310,3 +312,13 @@ def test_skewed_gangs_wait_for_a_machine_and_others_do_not(models, stay):
     jobs = [Job(0, 1, 9), Job(0, 1, 0.5), Job(0, 1, 9.5), Job(1, 2, 5)]
     scheduler = TiresiasOnLeases(lease_s=100.0, placer=Skew(models=models))
     assert stays(play(world(jobs, topology, physics=named), scheduler))["D"] == [stay]
+
+
+def test_a_lease_is_renewed_where_cores_are_short_and_the_first_gpus_are_empty():
+    # Cores for B's two workers alone. At 10 its lease ends; GPUs 0 and 1 are empty since 4.
+    topology = replace(cluster(1, 4), server_cpu_milli=np.array([4000]))
+    traits = demands((1000, 0, 0, ANY_TYPE), (1000, 2000, 0, ANY_TYPE))
+    yard = world([Job(0, 2, 4), Job(0, 2, 15)], topology, traits=traits, restart_s=1.0)
+    run = play(yard, dally())
+    assert [each.gpus for each in attempts(run.log)["B"]] == [(2, 3), (2, 3)]
+    assert run.finish_s.tolist() == [4.0, 15.0]

@@ -1,10 +1,13 @@
 """What every round-based scheduler does: who keeps, moves, waits, and when it is asked."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sim.errors import SimulationError
+from sim.jobs import ANY_TYPE
 from sim.placers.by_room import Consolidated, Packed
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
@@ -16,6 +19,7 @@ from tests.sim.worlds import (
     chart,
     charted,
     cluster,
+    demands,
     elastic,
     gantt,
     parts,
@@ -92,6 +96,17 @@ def test_who_finds_no_place_for_its_new_share_stays_as_it_was():
     told = Told(grows, placer=Consolidated(), round_s=5.0)
     found = charted([Job(0, 1, 10)] * 3, cluster(2, 2), told, traits=GROWS, restart_s=1.0)
     assert found == "Aaaaaaaaaa Bbbbbbbbbb Cccccccccc"
+
+
+def test_who_goes_on_keeps_its_gpus_where_cores_are_short_and_others_are_empty():
+    # Cores for B's two workers alone. From 5 on GPUs 0 and 1 are empty, and B is nobody's choice.
+    topology = replace(cluster(1, 4), server_cpu_milli=np.array([4000]))
+    traits = demands((1000, 0, 0, ANY_TYPE), (1000, 2000, 0, ANY_TYPE))
+    told = Told(
+        lambda now_s: [(0, 2), (1, 2)] * (now_s < 5), placer=Packed(), round_s=5.0, spare=True
+    )
+    found = charted([Job(0, 2, 4), Job(0, 2, 9)], topology, told, traits=traits, restart_s=1.0)
+    assert found == "Aaaa*2 Bbbbbbbbb*2"
 
 
 def test_between_rounds_newcomers_start_and_nobody_is_preempted():
