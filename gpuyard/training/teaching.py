@@ -15,7 +15,7 @@ first round the teacher plays every second window, later the network plays all.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -128,14 +128,18 @@ def ppo_rounds(config: Mapping[str, Any]) -> Rounds[Clipping]:
 
 
 def play_branches(
-    source_spec: SourceSpec, form: NetworkForm, vector: FloatArray, sampling: Sampling, window: int
-) -> tuple[Contrasts | None, bool]:
-    """What was tried in this window of the part `train`, and whether its run failed."""
-    source = source_of(source_spec)
+    source_spec: SourceSpec, form: NetworkForm, vector: FloatArray, sampling: Sampling,
+    task: tuple[int, int],
+) -> tuple[Contrasts | None, bool]:  # fmt: skip
+    """What was tried in a window of the part `train`, and whether its run failed.
+
+    `task`: the window, and the seed of the turns and actions that are tried.
+    """
+    source, (window, seed) = source_of(source_spec), task
     brancher = Brancher(form.policy(vector), form.rules, sampling)
     simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
     try:
-        return brancher.contrasts(simulator, window), False
+        return brancher.contrasts(simulator, seed), False
     except (SimulationError, InvalidDecision):
         return None, True
 
@@ -160,11 +164,17 @@ class _RoundsTrainer(Trainer, Generic[Fit]):
         return form
 
     def _windows(self, count: int, stream: int) -> list[int]:
-        """Training windows of this round; each kind of rounds has a stream of its own."""
+        """Training windows of this round, each as often as any other, if there are too few.
+
+        Each kind of rounds has a stream of its own.
+        """
+        rng, there = self._rng(stream), self.budget.train_windows
+        drawn: list[int] = rng.choice(there, min(count, there), replace=False).tolist()
+        return np.resize(drawn, count).tolist()
+
+    def _rng(self, stream: int) -> np.random.Generator:
         climb = self.saved.climb
-        rng = np.random.default_rng([climb.seed, climb.update, stream])
-        drawn: list[int] = rng.integers(self.budget.train_windows, size=count).tolist()
-        return drawn
+        return np.random.default_rng([climb.seed, climb.update, stream])
 
     def _fitted(self, fit: Callable[..., float], found: list[Any], how: Fit) -> tuple[Any, float]:
         """(n,) the weights after `fit` of a policy to what was found; and what that gave."""
@@ -183,7 +193,9 @@ class _RoundsTrainer(Trainer, Generic[Fit]):
         assert sampling is not None
         play = partial(play_branches, spec, self._form, mean, sampling)
         # One by one: it takes seconds, and nobody waits for the slowest.
-        return list(map(joined_contrasts, by_shape(self._found(play, windows, windows))))
+        seeds = self._rng(5).integers(1 << 32, size=len(windows))  # a window may come again
+        tasks = list(zip(windows, seeds.tolist(), strict=True))
+        return list(map(joined_contrasts, by_shape(self._found(play, tasks, windows))))
 
     def _end_round(self, mean: FloatArray) -> None:
         """What is saved changes at the end, as a whole."""
@@ -197,6 +209,17 @@ def _sizes(contrasts: list[Contrasts]) -> tuple[int, int]:
     return sum(map(len, contrasts)), sum(turns)
 
 
+def apart(drawn: Sequence[int], count: int, search: int) -> tuple[list[int], list[int]]:
+    """`count` windows to branch, and others, at most `search`, on which the step is chosen.
+
+    `drawn`: `count` + `search` windows; where some are the same, those that there are are shared
+    out in proportion, and branched again and again.
+    """
+    there = list(dict.fromkeys(drawn))
+    cut = max(len(there) * count // (count + search), 1)
+    return np.resize(there[:cut], count).tolist(), there[cut:] or there
+
+
 class BranchTrainer(_RoundsTrainer[Teaching]):
     """Plays, branches, regresses, and goes as far as playing says."""
 
@@ -208,10 +231,11 @@ class BranchTrainer(_RoundsTrainer[Teaching]):
 
     def _update(self) -> None:
         climb, count = self.saved.climb, self._rounds.windows
-        windows = self._windows(count + self._rounds.search_windows, 2)
-        contrasts = self._branched(windows[:count])
+        search = self._rounds.search_windows
+        windows, searched = apart(self._windows(count + search, 2), count, search)
+        contrasts = self._branched(windows)
         vector, explained = self._fitted(taught, contrasts, self._rounds.fit)
-        share, ratio = self._share(vector, windows[count:])
+        share, ratio = self._share(vector, searched)
         log.info(
             "round %d: %d branches from %d turns; scores explain %.1f %% of their costs; %s",
             climb.update + 1, *_sizes(contrasts), 100 * explained,

@@ -14,6 +14,7 @@ from gnn.base import ClusterBatch
 from gpuyard.training.form import NetworkForm, linear_of, linear_sigmas, zero_weights
 from gpuyard.training.network import LAST, OUTER, Ablation, NetworkSizes, first_network
 from gpuyard.training.strategies import Saved, ascend, begin, load, members, noise, save
+from gpuyard.training.teaching import apart
 from marl.policy.build import PolicySpec, save_policy
 from marl.policy.pair_score import PairScorePolicy, searched, stack, vector_of
 from marl.schedulers.marl import MarlScheduler
@@ -180,6 +181,19 @@ def test_a_checkpoint_holds_the_form(tmp_path):
     assert (found.form.spec, found.form.rules) == (form.spec, form.rules)
     assert np.array_equal(found.form.fixed, form.fixed)
     assert np.array_equal(vector_of(found.form.policy(found.climb.mean)), vector)
+
+
+@pytest.mark.parametrize(
+    ("there", "branched", "searched"),
+    [
+        (range(9), [0, 1, 2, 3, 4, 5], [6, 7, 8]),
+        ([4, 2, 0], [4, 2, 4, 2, 4, 2], [0]),  # of three windows two are branched, thrice each
+        ([7], [7] * 6, [7]),
+    ],
+)
+def test_a_step_is_chosen_on_windows_that_were_not_branched(there, branched, searched):
+    drawn = np.resize(list(there), 9).tolist()
+    assert apart(drawn, 6, 3) == (branched, searched)
 
 
 def test_learning_scores_loads_no_torch():
