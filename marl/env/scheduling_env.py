@@ -2,7 +2,7 @@
 
 import copy
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -49,6 +49,8 @@ def _options(given: dict[str, Any]) -> tuple[int | None, float]:
 
     Other options are another tool's and pass (PettingZoo's own tests give one), slips do not.
     """
+    if not isinstance(given, Mapping):
+        raise GpuYardError(f"options is {given!r}; it must be a dict or None")
     for key in given.keys() - set(OPTIONS):
         if hint := nearest(str(key), OPTIONS):
             raise GpuYardError(f"options has no {key!r}{hint}")
@@ -222,6 +224,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     def _act(self, turns: Turns, actions: dict[str, int]) -> None:
         """Carry out the action of the agent whose turn it is; all have to be legal."""
+        if not isinstance(actions, Mapping):
+            raise InvalidDecision(f"actions are {actions!r}; step takes a dict, agent to action")
         chosen: dict[int, int] = {}
         for agent, action in actions.items():
             if agent not in self.possible_agents:

@@ -147,8 +147,14 @@ def _faults(given: object) -> Iterator[str]:
     for each in given.forwards:
         if not (is_whole(each.job) and is_whole(each.partition)):
             yield f"{_shown(each)}; its job, a row, and its partition must be whole numbers"
+    yield from _faults_of_asking(given)
+
+
+def _faults_of_asking(given: Decision) -> Iterator[str]:
     if not _is_time(given.wake_s):
         yield f"wake_s={_shown(given.wake_s)}; it must be a time in seconds, or None"
+    if not isinstance(given.again, bool | np.bool_):
+        yield f"again={_shown(given.again)}; it must be True or False"
 
 
 def _faults_of_start(start: Start) -> Iterator[str]:

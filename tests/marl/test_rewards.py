@@ -158,6 +158,10 @@ def test_a_reward_gives_one_finite_number_an_agent(given: object, told: str):
         env.step({agent: any_legal(rng, each) for agent, each in seen.items()})
     with pytest.raises(InvalidDecision, match=r"'nobody' is no agent; there are agent_0, agent_1"):
         env.step({"nobody": 0})
+    with pytest.raises(InvalidDecision, match=r"actions are \[0, 0\]; step takes a dict"):
+        env.step([0, 0])
+    with pytest.raises(GpuYardError, match=r"options is \[1\]; it must be a dict or None"):
+        env.reset(options=[1])
 
 
 @pytest.mark.parametrize("made", [DelayReward, ProgressReward])

@@ -106,6 +106,7 @@ UNLIKE = {  # what is no decision: what is told of it -> what it is
     "row 1 with lease_s=nan; it must be a n": starts(Start(1, GPU, np.nan)),
     "wake_s=nan; it must be a time in seconds, or None": Decision(wake_s=float("nan")),
     "wake_s='3'; it must be a time in seconds, or None": Decision(wake_s="3"),
+    "again='no'; it must be True or False": Decision(again="no"),
 }
 
 
