@@ -7,8 +7,8 @@ from sim.handle import tell
 from sim.jit import kernel
 from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.records import heap_set
+from sim.physics.job_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.laws import Spread, busy_s, comm_of, slow_in
-from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.link_loads import enter, leave
 from sim.physics.mix_table import put_tenant
 from sim.physics.refill import resettle

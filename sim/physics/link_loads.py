@@ -11,7 +11,7 @@ import numpy as np
 from sim.arrays import RowArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.physics.link_load import LoadScratch, link_weights, make_load_scratch
+from sim.physics.job_load import LoadScratch, link_weights, make_load_scratch
 from sim.physics.link_network import LinkNetwork
 from sim.physics.max_min import Part, alone_seconds, busy_parts, make_part
 from sim.physics.traffic import COUNTS, LOAD_ENTRY, LOAD_JOB, LOAD_LINK

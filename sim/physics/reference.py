@@ -4,8 +4,8 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.physics.heavy_edge import mapping_of_job
+from sim.physics.job_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.laws import Spread, busy_s, columns_s, comm_of
-from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.link_loads import enter, leave, make_link_loads
 from sim.physics.link_network import LinkNetwork
 from sim.physics.physics import Physics

@@ -9,8 +9,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError, check_numbers
 from sim.physics.catalogue import Catalogue
+from sim.physics.job_load import make_load_scratch, measure_placement
 from sim.physics.laws import NetworkTables
-from sim.physics.link_load import make_load_scratch, measure_placement
 from sim.physics.link_network import (
     BYTES_PER_GBIT,
     DUTY,

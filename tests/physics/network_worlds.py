@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from sim.arrays import FloatArray, IntArray, RowArray
 from sim.physics.catalogue import Catalogue
-from sim.physics.link_load import local_load, measure_placement
+from sim.physics.job_load import local_load, measure_placement
 from sim.physics.link_network import MAX_MIN, LinkNetwork, make_link_network, server_flows
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics

@@ -11,7 +11,7 @@ from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.errors import PhysicsError
 from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
-from sim.physics.link_load import link_weights, make_load_scratch
+from sim.physics.job_load import link_weights, make_load_scratch
 from sim.physics.link_network import LinkNetwork
 from sim.physics.physics import Physics
 from sim.physics.reference import AloneStep, compact_gpus

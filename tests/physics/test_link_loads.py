@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.decision import Decision, Start
 from sim.errors import PhysicsError, SimulationError
-from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
+from sim.physics.job_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.link_loads import NOBODY, LinkLoads, enter, leave, make_link_loads
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork, graph_of
 from sim.physics.physics import Physics
