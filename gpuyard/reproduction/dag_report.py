@@ -1,5 +1,6 @@
 """Tables and figures of searches for plans of DAGs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,33 +97,34 @@ def write_dag_report(
     confidence: float,
     level: float,
 ) -> Group:
-    """Write every file; return the tables to be printed."""
+    """Write every file that there is something for; return the tables to be printed."""
     ours, methods, title = settings["ours"], list(settings["methods"]), settings["title"]
     columns = [key for key in rows[0] if key != "history_s"]
     write_frame(folder / "comparison.csv", rows, columns)
     standing = standings(rows, methods)
     saved = reductions(rows, ours=ours, confidence=confidence)
     write_frame(folder / "standings.csv", standing)
-    write_frame(folder / "reductions.csv", saved)
+    if saved:
+        write_frame(folder / "reductions.csv", saved)
     found = _ranked(rows, methods, level)
     if found is not None:
         write_frame(folder / "ranks.csv", rank_rows(found))
         rank_figure(found, path=folder / "ranks.png", over="DAGs", ours=ours)
     progress = progress_of(rows, methods)
-    draw_progress(progress, ours=ours, path=folder / "progress.png")
     if progress:
+        draw_progress(progress, ours=ours, path=folder / "progress.png")
         write_views(folder, [progress_figure(progress)])
     notes = _notes(saved, found, settings)
     whole = [row for row in saved if row["family"] == ALL]
     text = [f"# {title}", "", *(f"{note}\n" for note in notes)]
     text += [markdown(_text("Makespan over HEFT's", standing))]
-    text += [markdown(_text(f"Saved by {ours}, share of the rival's makespan", saved))]
+    shown = [rich_tables(_text(f"{title}: makespan over HEFT's", standing))]
+    if saved:
+        text += [markdown(_text(f"Saved by {ours}, share of the rival's makespan", saved))]
+        shown += [rich_tables(_text("share of a rival's makespan saved", whole, " ".join(notes)))]
     write_atomically(folder / "report.md", "\n".join(text).encode())
     write_atomically(folder / PAGE_FILE, page_tables(standing[-2], whole, settings).encode())
-    return Group(
-        rich_tables(_text(f"{title}: makespan over HEFT's", standing)),
-        rich_tables(_text("share of a rival's makespan saved", whole, " ".join(notes))),
-    )
+    return Group(*shown)
 
 
 def standings(rows: Sequence[Row], methods: Sequence[str]) -> Table:
@@ -185,12 +187,12 @@ def page_tables(standing: Row, saved: Table, settings: Mapping[str, Any]) -> str
     learned = next((name for name in entries if name in settings["learned"]), "heft")
     rows = [
         [f"`{name}`", _row_text(entries[name]).removeprefix("mean ")]
-        for name in dict.fromkeys((learned, "heft", next(iter(entries))))
+        for name in dict.fromkeys((learned, "heft", *[*entries][:1]))
         if name in entries
     ]
-    return "\n".join(
-        [*lines, "", *markdown_table([f"saved by `{ours}`", "of the makespan"], rows), ""]
-    )
+    if rows:
+        lines += ["", *markdown_table([f"saved by `{ours}`", "of the makespan"], rows)]
+    return "\n".join([*lines, ""])
 
 
 def _families(rows: Sequence[Row]) -> list[str]:
@@ -234,13 +236,20 @@ def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> 
 
 
 def _row_text(entry: Mapping[str, Any]) -> str:
+    """Without an interval where there is one problem."""
     low, high = 100 * entry["low"], 100 * entry["high"]
+    interval = "" if math.isnan(low) else f" [{low:.1f}, {high:.1f}]"
     return (
-        f"mean {100 * entry['mean']:.1f} % [{low:.1f}, {high:.1f}], worst "
+        f"mean {100 * entry['mean']:.1f} %{interval}, worst "
         f"{100 * entry['worst']:.1f} %, best {100 * entry['best']:.1f} %"
     )
 
 
 def _text(title: str, table: Table, note: str = "") -> TableText:
-    rows = tuple(tuple(map(str, row.values())) for row in table)
+    rows = tuple(tuple(map(_cell, row.values())) for row in table)
     return TableText(tuple(table[0]), ((title, rows),), note)
+
+
+def _cell(value: object) -> str:
+    """Empty where there is no number."""
+    return "" if isinstance(value, float) and math.isnan(value) else str(value)

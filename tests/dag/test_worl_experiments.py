@@ -70,6 +70,35 @@ def test_small_and_again(tmp_path):
     )
 
 
+ONE_PROBLEM = (
+    *SMALL, "~reproduce.families.layered.networks.idle", "reproduce.families.layered.graphs=[20]",
+    "reproduce.families.layered.gpus=[4]", "reproduce.quick.budget=4",
+    *(f"~reproduce.methods.{name}" for name in ("rtgs", "woa", "ga", "local_search", "cpop",
+                                                "random_ranks", "peft")),
+)  # fmt: skip
+
+
+def test_one_problem_has_no_interval(tmp_path):
+    done = call(tmp_path, *ONE_PROBLEM)
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(tmp_path / "comparison.csv")) == 3
+    told = [(tmp_path / name).read_text() for name in ("page.md", "report.md")]
+    assert not any("nan" in each for each in (*told, done.stdout))
+    assert all("%, worst " in each for each in told)
+    assert not (tmp_path / "ranks.csv").exists()
+
+
+def test_one_method_has_no_rivals_to_save_from(tmp_path):
+    words = (*ONE_PROBLEM, "~reproduce.methods.policy_gradient", "~reproduce.methods.worl_rtgs",
+             "reproduce.ours=heft")  # fmt: skip
+    done = call(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and "Warning" not in done.stderr
+    assert (tmp_path / "page.md").read_text().splitlines()[-1] == "| mean | 1 |"
+    assert "saved" not in done.stdout
+    assert not [name for name in ("reductions.csv", "progress.png") if (tmp_path / name).exists()]
+
+
 def test_searches_are_run_again_once_a_file_that_they_read_is_another(tmp_path):
     graphs, policy, run = tmp_path / "graphs", tmp_path / "policy", tmp_path / "run"
     words = [
