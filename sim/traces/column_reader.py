@@ -87,7 +87,8 @@ class ColumnReader:
         self._left_out: dict[str, BoolArray] = {}
         self._gang_keys: tuple[str, ...] = ()
         self._zero: datetime | None = None  # wall clock from which submissions count
-        self._zone: tzinfo | None = None  # of the file's wall clocks
+        self._first: datetime | None = None  # wall clock that was read; all have a zone, or none
+        self._zone: tzinfo | None = None  # its own
 
     def __len__(self) -> int:
         """N."""
@@ -186,16 +187,15 @@ class ColumnReader:
         found = [moment(text, form) for text in texts]
         unreadable = _mask(each is None for each in found)
         aware = _mask(each is not None and each.tzinfo is not None for each in found)
-        first = next((each for each in found if each is not None), None)
-        zone = None if first is None else first.tzinfo
-        self._zone = self._zone or zone
+        self._first = self._first or next((each for each in found if each is not None), None)
+        self._zone = None if self._first is None else self._first.tzinfo
         fix = "; map a column of seconds as workload.columns.submit_s instead"
         rule = f"is not a timestamp such as 2020-03-18 04:01:39{fix * (key == 'submit_time')}"
         if form is not None:
             rule = f"is not in the form {form!r}; correct workload.reader.time_format"
         self.flag(key, unreadable & given, rule)
-        rule = "has a time zone where the first row has none, or the reverse; use one form"
-        self.flag(key, ~unreadable & (aware != (zone is not None)), rule)
+        rule = "has a time zone where the file's first time has none, or the reverse; use one form"
+        self.flag(key, ~unreadable & (aware != (self._zone is not None)), rule)
         at_s = [0.0 if each is None else since_1970_s(each) for each in found]
         return np.where(given, np.array(at_s, dtype=np.float64), np.nan)
 

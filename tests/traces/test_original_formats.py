@@ -257,6 +257,7 @@ def test_a_standard_workload_line_by_line(tmp_path: Path) -> None:
         ("alibaba_dag_2018", "M2,1", "M2,0", "'inst_num': '0' is no whole number from 1"),
         ("alibaba_dag_2018", "M2,1,j_1", "M2,1,", "'job_name': '' is empty"),
         ("acme", "18 09:10:00+08:00", "18 08:10:00+08:00", "before the job's submission"),
+        ("acme", "18 09:10:00+08:00", "18 09:10:00", "start_time': '2023-05-18 09:10:00' has a"),
         ("acme", "18 10:10:00+08:00", "18 09:05:00+08:00", "before the job's start"),
         ("helios_log", "2020-04-01 00:01:00,", "tomorrow,", "column 'submit_time'"),
         ("alibaba_pai", "1200.0,1260.0", "1260.0,1200.0", "'end_time': '1200.0' is before start"),
