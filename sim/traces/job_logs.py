@@ -258,7 +258,7 @@ def read_workers(path: str, columns: GivenColumns, strict: bool) -> dict[str, in
     reader.flag(
         "worker_resources",
         np.array([number is None for number in gpus], dtype=np.bool_),
-        'is no object of resources such as {"cpu": "8", "nvidia.com/gpu": "1"}',
+        'is no object of resources, GPUs whole, such as {"cpu": "8", "nvidia.com/gpu": "1"}',
     )
     good = reader.good()
     found: dict[str, int] = defaultdict(int)
@@ -310,7 +310,8 @@ class AlibabaLingjun:
         gpus_of = read_workers(workers, theirs, strict)
         gpus = np.array([gpus_of.get(job, 0) for job in reader.raw("job_name")], dtype=np.int64)
         reader.leave_out(gpus == 0, "have no worker with a GPU")
-        trace = replace(_trace(reader, gpus, name), gang_from=f"by column 'RES' of {workers}")
+        told = f"by column '{theirs['worker_resources']}' of {workers}"
+        trace = replace(_trace(reader, gpus, name), gang_from=told)
         return reader.finish(trace)
 
 

@@ -327,8 +327,10 @@ def test_gangs_above_the_cluster_in_json_and_in_a_table_of_their_own(tmp_path: P
     line = next(at for at, row in enumerate(text.split("\n"), 1) if row.strip() == "{")
     told = f"main.txt, line {line}, key 'gpus' of its attempts, job application_3: a gang of"
     assert told in too_large(loaded("philly_json", tmp_path, text.encode())[0])
-    trace, _ = loaded("alibaba_lingjun", tmp_path, SAMPLES["alibaba_lingjun"].text.encode())
-    assert re.search(
-        r"main\.txt, line 2, by column 'RES' of \S+worker\.csv, job dlc1: a gang of 16 GPUs",
-        too_large(trace),
-    )
+    sample = SAMPLES["alibaba_lingjun"]
+    (tmp_path / "pods.csv").write_text(sample.beside["worker.csv"].replace("RES", "asked"))
+    mapped = ("columns.worker_resources=asked", f"reader.worker_table={tmp_path}/pods.csv")
+    for words, where in (((), r"'RES' of \S+worker"), (mapped, r"'asked' of \S+pods")):
+        trace, _ = loaded("alibaba_lingjun", tmp_path, sample.text.encode(), *words)
+        told = rf"main\.txt, line 2, by column {where}\.csv, job dlc1: a gang of 16 GPUs"
+        assert re.search(told, too_large(trace))

@@ -230,6 +230,13 @@ def test_a_header_row_where_none_belongs_is_named(name: str, tmp_path: Path) -> 
         ("alibaba_lingjun/worker.csv", '""8""', '""x""', "line 2, column 'RES'"),
         ("alibaba_lingjun/worker.csv", '""8""', '""-8""', "line 2, column 'RES'"),
         ("alibaba_lingjun/worker.csv", '""8""', "1e999", "line 2, column 'RES'"),
+        (
+            "alibaba_lingjun/worker.csv",
+            '""cpu"": ""90"", ""memory"": ""900Gi"", ""nvidia.com/gpu"": ""8""',
+            '""nvidia.com/gpu"": 0.5',
+            "line 2, column 'RES': '{\"nvidia.com/gpu\": 0.5}' is no "
+            "object of resources, GPUs whole, such as {",
+        ),
         ("alibaba_lingjun/worker.csv", '""8""', '""nan""', "line 2, column 'RES'"),
         ("alibaba_lingjun/worker.csv", '""8""', "[" * 100_000, "line 2, column 'RES'"),
         ("alibaba_lingjun/worker.csv", "job_name", "job", "line 1: no column 'job_name'"),
