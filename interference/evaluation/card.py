@@ -13,6 +13,7 @@ import pandas as pd
 from interference.data_sets import DataSet
 from interference.evaluation.judge import fit_rows
 from interference.evaluation.score_file import COUNTS, Results
+from interference.fit import LEARNED
 from interference.learned import SavedModel
 from sim.report.table_text import TableText, markdown_table
 
@@ -227,12 +228,13 @@ def model_card(
         "Predicts normalised speed: that of a job beside others over its speed alone. Seed "
         f"{seed}; `config.yaml` and `record.json` beside this page tell the rest of the run.",
         "## Data", *_data(sets),
-        "## How models were chosen", CHOSEN,
+        *(["## How models were chosen", CHOSEN] if results.drawn == LEARNED else []),
         "## Splits", SPLITS.format(folds=folds),
         "## Errors", _errors(results),
         "MAE of normalised speed; every model and measure: `error_table.md`.",
         "## Intervals", _intervals(results),
-        "A 90 % interval is prediction ± 1.645 standard deviations. Figures: `reliability_*.png`.",
+        "A 90 % interval is prediction ± 1.645 standard deviations. Figures, where there are any: "
+        "`reliability_*.png`.",
         "## Choosing partners", _choices(results),
         "Mean over jobs of the measured worth (mean speed of the group) of the partner that the "
         "model picks among the judged ones, over that of the best. Blind: any partner.",
@@ -265,12 +267,12 @@ def _data(sets: Mapping[str, DataSet]) -> Iterator[str]:
 
 
 def _errors(results: Results) -> str:
-    rows = []
+    rows, shown = [], tuple(dict.fromkeys((*BASELINES, results.drawn)))
     for place, block in _blocks(results):
-        maes = (number(block.mae.get(name, np.nan), 3) for name in (*BASELINES, results.drawn))
+        maes = (number(block.mae.get(name, np.nan), 3) for name in shown)
         of_all = f"{block.mae.idxmin()} {block.mae.min():.3f}"
         rows.append((*place, f"{block.rows.iloc[0]:.0f}", *maes, of_all))
-    headers = "data set", "split", "rows", *BASELINES, results.drawn, "best of all"
+    headers = "data set", "split", "rows", *shown, "best of all"
     return _table(headers, rows, texts=2)
 
 
@@ -283,13 +285,13 @@ def _intervals(results: Results) -> str:
 
 
 def _choices(results: Results) -> str:
-    rows = []
+    rows, shown = [], tuple(dict.fromkeys((results.drawn, "linear")))
     for place, block in _blocks(results):
-        found = [block.choice.get(name, np.nan) for name in (results.drawn, "linear")]
+        found = [block.choice.get(name, np.nan) for name in shown]
         found.append(block.choice_blind[results.drawn])
         if not np.isnan(found[0]):
             rows.append((*place, *("-" if np.isnan(each) else f"{each:.1%}" for each in found)))
-    return _table(("data set", "split", results.drawn, "linear", "blind"), rows, texts=2)
+    return _table(("data set", "split", *shown, "blind"), rows, texts=2)
 
 
 def _blocks(results: Results) -> Iterator[tuple[Cells, pd.DataFrame]]:

@@ -224,6 +224,15 @@ def test_a_card_of_generated_rows_says_so_first():
     assert "Fitted on generated rows" in page.split("##")[0]
 
 
+def test_a_card_without_the_blend_tells_each_model_once_and_no_blend():
+    found, sets = results(constant=told(0.2), linear=told(0.1)), {"made": DataSet(ROWS, SOLOS, "")}
+    page = card.model_card(found, sets, saved("measured"), folds=2, seed=0)
+    assert "| data set | split | rows | constant | linear | best of all |" in page
+    assert "| data set | split | linear | blind |" in page
+    assert "is a blend" not in page
+    assert "## How models were chosen" not in page and "Figures, where" in page
+
+
 def test_every_file_is_written_and_forgotten_again(tmp_path):
     alone = replace(ROWS, aggressors=objects([()] * len(ROWS)), group=np.arange(len(ROWS)))
     write_figures(results("mig", constant=told(0.1, rows=alone)), tmp_path)
