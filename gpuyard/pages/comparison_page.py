@@ -129,13 +129,14 @@ def write_folder_page(
     ]
     found: list[Table | Figure] = [*filter(None, tables), *curve_of(folder, "")]
     # A program may have learned more since it began.
-    assumed = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
-    named = replace(record, program=title or record.program, assumed=tuple(map(str, assumed)))
+    told = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    assumed = tuple(map(str, told.get("assumed", ())))
+    named = replace(record, program=title or record.program, assumed=assumed)
     path = folder / VIEWS
     views = sections_of(path.read_text(encoding="utf-8")) if path.is_file() else []
     if not compared:
         if (folder / METRICS_FILE).is_file():
-            found.append(metrics_table(read_metrics(folder)))
+            found.append(metrics_table(read_metrics(folder), _whose(told)))
         page = Page(
             title=_capital(named.program), subtitle="", facts=facts_of(record),
             assumed=named.assumed, sections=(*result, *found, *views),
@@ -152,6 +153,13 @@ def write_folder_page(
         confidence=config["confidence"], first=drawn, more=found,
         figures_opened=OPENED + 1,
     )  # fmt: skip
+
+
+def _whose(told: Mapping[str, Any]) -> str:
+    """Which run a record is of, where it names a part of a trace; "" where it does not."""
+    if told.get("part") is None:
+        return ""
+    return f"Of {told['scheduler']}, {told['part']} window {told['window']}. "
 
 
 def _is_of_schedulers(path: Path) -> bool:

@@ -25,8 +25,8 @@ BETWEEN_CELLS = re.compile(r"(?<!\\)\|")  # a bar inside a cell is written \|
 LEADING_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w+])")
 
 
-def metrics_table(metrics: Mapping[str, float | int | str]) -> Table:
-    """Every metric with its value, simulated times in hours too."""
+def metrics_table(metrics: Mapping[str, float | int | str], whose: str = "") -> Table:
+    """Every metric with its value, simulated times in hours too; `whose` begins the note."""
     rows = []
     for key, value in metrics.items():
         if isinstance(value, str):
@@ -36,7 +36,7 @@ def metrics_table(metrics: Mapping[str, float | int | str]) -> Table:
         hours = Cell(f"{value / HOUR_S:,.2f}", value / HOUR_S) if simulated else Cell("")
         rows.append((Cell(key), number_cell(value), hours))
     note = "Keys are those of metrics.json; times are seconds, the last column has them in hours."
-    return Table("All metrics", ("metric", "value", "hours"), tuple(rows), note)
+    return Table("All metrics", ("metric", "value", "hours"), tuple(rows), whose + note)
 
 
 def comparison_tables(

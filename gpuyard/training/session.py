@@ -219,6 +219,7 @@ class Training:
         e = self.experiment
         scheduler = MarlScheduler(checkpoint=str(self.folder / "policy"))
         labels = labels_of(e, scheduler, window=0, role=None)
+        labels = replace(labels, stretch=e.stretch("validation", 0), part="validation")
         played = simulate(e.world.simulator(e.window("validation", 0)), scheduler, e.seed, None)
         write_run(self.folder, played, summarise(played), replace(record, labels=labels))
         curve = read_learning_curve(self.folder / "learning_curve.csv")

@@ -103,7 +103,10 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
     assert int(after[-1]["iteration"]) == last + 3
     assert int(after[0]["agent_steps"]) >= int(before[-1]["agent_steps"]) + 64
     assert (tmp_path / "second" / "learning_curve.png").read_bytes()[1:4] == b"PNG"
-    assert "Learning curve" in (tmp_path / "second" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "second" / "report.html").read_text(encoding="utf-8")
+    assert "Learning curve" in page and "Of marl, validation window 0. Keys are" in page
+    record = json.loads((tmp_path / "second" / "record.json").read_text())
+    assert (record["part"], record["window"], record["stretch"]) == ("validation", 0, None)
     assert "best rival on the validation windows: sjf+" in done.stderr
     assert len(list((tmp_path / "second" / "tensorboard").iterdir())) == 1
     assert (tmp_path / "second" / "policy" / "policy.pt").is_file()
