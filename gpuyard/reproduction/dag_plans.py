@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import build, check_count, check_keys
+from gpuyard.launch.build import build, check_count, check_keys, check_texts
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import RunCount, table_console
@@ -32,6 +32,8 @@ KEYS = (
     "title", "program", "seeded", "budget", "starts", "ours", "learned", "per_server",
     "least_share", "kinds", "quick", "families", "methods",
 )  # fmt: skip
+QUICK = "quick"  # the one that may be left out
+KIND = ("speed over a V100", "GiB")
 FAMILY_KEYS = ("source", "graphs", "draws", "gpus", "networks", "inside_gbps")
 QUICK_KEYS = ("budget", "most_tasks", "most_graphs", "draws")
 
@@ -79,8 +81,8 @@ def settings_of(launch: Launch) -> Settings:
         ConfigError: naming key, value and what is allowed.
     """
     node = dict(launch.config["reproduce"])
-    check_keys("reproduce", node, KEYS, needed=())
-    quick = dict(node.get("quick") or {})
+    _check_node(node)
+    quick = dict(node.get(QUICK) or {})
     check_keys("reproduce.quick", quick, QUICK_KEYS, needed=())
     if HydraConfig.get().runtime.choices.get("debug") is None:
         quick = {}
@@ -98,13 +100,28 @@ def settings_of(launch: Launch) -> Settings:
         for cell in _cells(name, family, quick)
     ]
     if not cells:
-        raise ConfigError("reproduce.families has no family; choose at least one")
+        raise ConfigError(
+            "reproduce.families has no graph left (debug leaves out those of more tasks than "
+            "reproduce.quick.most_tasks); choose at least one family with one"
+        )
     return Settings(node, tuple(cells), launch.config["seed"])
+
+
+def _check_node(node: Mapping[str, Any]) -> None:
+    """Refuse what lacks a key, or is of another kind; ConfigError as for `settings_of`."""
+    check_keys("reproduce", node, KEYS, needed=[key for key in KEYS if key != QUICK])
+    check_texts("reproduce.learned", node["learned"], "of methods, like [policy_gradient]")
+    for key in ("methods", "families", "kinds"):
+        if not isinstance(node[key], Mapping) or not node[key]:
+            raise ConfigError(f"reproduce.{key} is {node[key]!r}; give at least one by name")
+    for name, kind in node["kinds"].items():
+        if not isinstance(kind, list) or len(kind) != len(KIND):
+            raise ConfigError(f"reproduce.kinds.{name} is {kind!r}; give [{', '.join(KIND)}]")
 
 
 def _cells(name: str, family: Mapping[str, Any], quick: Mapping[str, int]) -> list[Cell]:
     place = f"reproduce.families.{name}"
-    check_keys(place, family, FAMILY_KEYS, needed=())
+    check_keys(place, family, FAMILY_KEYS, needed=FAMILY_KEYS)
     graphs, gpus = [str(graph) for graph in family["graphs"]], list(family["gpus"])
     if len(gpus) == 1:
         gpus *= len(graphs)
@@ -114,8 +131,9 @@ def _cells(name: str, family: Mapping[str, Any], quick: Mapping[str, int]) -> li
         )
     pairs = list(zip(graphs, gpus, strict=True))
     if quick:
-        small = [p for p in pairs if not p[0].isdigit() or int(p[0]) <= quick["most_tasks"]]
-        pairs = small[: quick["most_graphs"]]
+        most = quick.get("most_tasks", np.inf)
+        small = [p for p in pairs if not p[0].isdigit() or int(p[0]) <= most]
+        pairs = small[: quick.get("most_graphs")]
     draws = quick.get("draws", family["draws"])
     check_count(f"{place}.draws", draws)
     return [

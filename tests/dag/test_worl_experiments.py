@@ -73,6 +73,7 @@ def test_small_and_again(tmp_path):
 ONE_PROBLEM = (
     *SMALL, "~reproduce.families.layered.networks.idle", "reproduce.families.layered.graphs=[20]",
     "reproduce.families.layered.gpus=[4]", "reproduce.quick.budget=4",
+    "~reproduce.quick.most_tasks", "~reproduce.quick.most_graphs",
     *(f"~reproduce.methods.{name}" for name in ("rtgs", "woa", "ga", "local_search", "cpop",
                                                 "random_ranks", "peft")),
 )  # fmt: skip
@@ -143,6 +144,12 @@ def write_graph(path: Path, forward_ms: float) -> None:
         (("+reproduce.bugdet=3",), "did you mean budget?"),
         (("reproduce.families.layered.source.shape=round",), "shape 'round' is unknown"),
         (("reproduce.families.layered.gpus=[2,3]",), "2 numbers for 3 graphs"),
+        (("~reproduce.per_server",), "reproduce: has no per_server; add per_server:"),
+        (("~reproduce.families.layered.draws",), "reproduce.families.layered: has no draws"),
+        (("reproduce.learned=null",), "reproduce.learned is None; it must be a list of methods"),
+        (("reproduce.methods=null",), "reproduce.methods is None; give at least one by name"),
+        (("reproduce.kinds.v100=1",), "kinds.v100 is 1; give [speed over a V100, GiB]"),
+        (("reproduce.quick.most_tasks=10",), "families has no graph left (debug leaves out"),
     ],
 )
 def test_what_cannot_be_is_one_message(tmp_path, words, told):
