@@ -22,9 +22,11 @@ from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, writ
 from marl.rllib.checkpoint import (
     NO_CHECKPOINT,
     checked,
+    note_setting,
     only_checkpoint,
     replace_checkpoint,
     replace_folder,
+    setting_difference,
 )
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
@@ -193,6 +195,7 @@ COLUMNS = ("iteration", "steps", "loss", "value_mean", "return_mean", "validatio
 DONE = "trained"
 OBJECT_STORE_BYTES = 200_000_000
 LINE_EVERY_S = 30.0
+NO_SETTING = ("picker", "resume")  # what validation does not rest on
 
 
 class Training:
@@ -209,6 +212,7 @@ class Training:
         self.experiment, key = experiment_of(config), "validation_windows"
         played = self.experiment.played("validation", config[key], key)
         self.folder, self._config = folder, {**config, key: played}
+        self._setting = {key: each for key, each in config.items() if key not in NO_SETTING}
         self.picker = picker_of(config, self.experiment)
         self.rows: list[dict[str, Any]] = []
         self.best = -math.inf
@@ -245,17 +249,26 @@ class Training:
         self.rows.append(row)
         write_rows(self.folder, COLUMNS, self.rows)
 
+    def save(self, trainer: PickerTrainer) -> None:
+        """Write the checkpoint, and beside it what is trained on."""
+        replace_checkpoint(self.folder, trainer.save)
+        note_setting(self.folder, self._setting)
+
     def adopt(self, earlier: Path, iteration: int) -> None:
         """Go on with the learning curve and the best policy of the earlier run.
 
-        What that run did after the checkpoint is left out of the curve: it is done again.
+        What that run did after the checkpoint is left out of the curve: it is done again. What was
+        best in another setting says nothing here: the first policy judged is kept then.
         """
         rows = adopted(earlier, self.folder)
         if rows is not None:
+            other = setting_difference(earlier, self._setting)
+            if other is not None:
+                log.warning("%s holds a training of another setting: %s", earlier, other)
             self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
             self.began -= spent_s(self.rows)
             judged = [row["validation"] for row in rows if row["validation"] is not None]
-            self.best = max(judged, default=-math.inf)
+            self.best = max(judged if other is None else (), default=-math.inf)
 
     def _spent(self, steps: int) -> bool:
         """After so many decisions, or by now."""
@@ -266,7 +279,9 @@ class Training:
     def _ended_before(self) -> bool:
         """Whether the resumed run used up its steps or its time; its last policy is judged then."""
         last = self.rows[-1] if self.resumed is not None and self.rows else None
-        return last is not None and last["validation"] is not None and self._spent(last["steps"])
+        if last is None or last["validation"] is None or self.best == -math.inf:
+            return False
+        return self._spent(last["steps"])
 
     def iterate(self, trainer: PickerTrainer, meter: "Meter") -> None:
         """Learn until the steps or the time are used up; validates and saves on the way.
@@ -277,7 +292,7 @@ class Training:
         last = self._ended_before()
         if last:
             write_rows(self.folder, COLUMNS, self.rows)
-            replace_checkpoint(self.folder, trainer.save)
+            self.save(trainer)
         while not last:
             heed_ctrl_c()
             done = trainer.iterate()
@@ -289,7 +304,7 @@ class Training:
             finally:  # of one that is interrupted the row stays
                 self.record(done, judged)
             if last or done.number % spec.checkpoint_every == 0:
-                replace_checkpoint(self.folder, trainer.save)
+                self.save(trainer)
             loss = "-" if math.isnan(done.loss) else f"{done.loss:.3g}"
             note = f"loss {loss}, best validation throughput {self.best:.4g}"
             meter.tell("learning", min(done.steps, spec.steps), spec.steps, note)
@@ -337,7 +352,7 @@ def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
         try:
             run.iterate(trainer, meter)
         except KeyboardInterrupt:
-            replace_checkpoint(folder, trainer.save)
+            run.save(trainer)
             raise
         finally:
             trainer.close()

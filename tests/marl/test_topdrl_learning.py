@@ -5,6 +5,7 @@ import re
 import signal
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from rich.progress import Progress
@@ -193,6 +194,25 @@ def test_a_run_that_ended_learns_no_more(tmp_path, monkeypatch, steps, judged, m
     (first / "checkpoint" / "state").write_text("who")
     with pytest.raises(CheckpointError, match=r"checkpoint/state: has 3 bytes of 5: it was cut"):
         Run(config, second)
+
+
+def test_what_was_best_in_another_setting_is_not_kept_in_this_one(tmp_path, monkeypatch, caplog):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first / "policy", second):
+        folder.mkdir(parents=True)
+    rows = "0,0,,,,0.9,1.0\n2,200,0,0,0,0.9,3.0\n"
+    (first / "learning_curve.csv").write_text(",".join(COLUMNS) + "\n" + rows)
+    Run(resolved("train_topdrl", *TINY), first).save(OneStepMore())
+    seal(first / "checkpoint", Maker("DQN", {}, "2.60.0"), 2)
+    words = (*TINY, "picker.learner.steps=200", f"resume={first}")
+    for more, asked, best in ((), 0, 0.9), (("workload.load=1.5",), 1, -np.inf):
+        run, trainer = Run(resolved("train_topdrl", *words, *more), second), OneStepMore()
+        monkeypatch.setattr(run, "validate", lambda _: 0.6)
+        run.adopt(first, 2)
+        assert run.best == best
+        run.iterate(trainer, Meter(Progress(disable=True)))
+        assert trainer.asked == asked
+    assert "another setting: workload.load was None, is 1.5" in caplog.text
 
 
 @pytest.mark.ray
