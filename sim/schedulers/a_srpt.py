@@ -173,7 +173,7 @@ class ASrpt:
         self._since_s: dict[int, float] = {}  # when a delayed job could first have started
         self._until_s: dict[int, float] = {}  # and until when it lets others start
         self._step: AloneStep | None = None
-        self._least: dict[tuple[int, int, int], float] = {}  # see `_least_comm_s`
+        self._least: dict[tuple[int, ...], float] = {}  # see `_least_comm_s`
         self._closed = b""  # servers without which it holds
 
     def decide(self, view: ClusterView) -> Decision:
@@ -237,7 +237,7 @@ class ASrpt:
             if like not in refused:
                 gpus = place_alone(view, occupancy, job, self.placer, self._rng)
             if gpus is not None:
-                self._until_s[job] = self._delayed_until_s(view, job, gpus)
+                self._until_s[job] = self._delayed_until_s(view, occupancy, job, gpus)
             elif self.patient is None:
                 refused.add(like)
             else:
@@ -257,7 +257,9 @@ class ASrpt:
             starts.append(Start(job, gpus))
         return starts, times
 
-    def _delayed_until_s(self, view: ClusterView, job: int, gpus: IntArray) -> float:
+    def _delayed_until_s(
+        self, view: ClusterView, occupancy: Occupancy, job: int, gpus: IntArray
+    ) -> float:
         """Until when the job would rather wait than start on `gpus`; now or earlier: not at all."""
         gang = int(view.jobs.num_gpus[job])
         if self.theta is None or gang == 1:
@@ -266,7 +268,7 @@ class ASrpt:
             self._step = AloneStep(view.belief, view.topology)
         profile = int(view.jobs.profile[job])
         compute_s = self._step.compute_s(profile, gpus)
-        least_s = compute_s + self._least_comm_s(view, job, profile, gang)
+        least_s = compute_s + self._least_comm_s(view, occupancy, job)
         if compute_s + self._step.most_comm_s(profile, gang) <= self.theta * least_s:
             return -math.inf
         slower = self._step.step_s(profile, gpus) / least_s
@@ -275,14 +277,16 @@ class ASrpt:
         since_s = self._since_s.setdefault(job, view.now_s)
         return since_s + self.tau * float(view.jobs.estimate_s[job]) * (slower - 1.0)
 
-    def _least_comm_s(self, view: ClusterView, job: int, profile: int, gang: int) -> float:
+    def _least_comm_s(self, view: ClusterView, occupancy: Occupancy, job: int) -> float:
         """Of alpha_min: the placer's choice if all GPUs that are up and will do were empty."""
         assert self._step is not None
         if self._closed != view.server_closed.tobytes():
             self._closed, self._least = view.server_closed.tobytes(), {}
-        like = profile, gang, ask_of(view.jobs.demands, job).type_mask
+        profile, gang = int(view.jobs.profile[job]), int(view.jobs.num_gpus[job])
+        like = profile, gang, *ask_of(view.jobs.demands, job)
         if like not in self._least:
-            gpus = self.placer.place(gang, _empty(view, job, like[2]), np.random.default_rng(0))
+            slots = _empty(view, job, occupancy.workers(job)[1])
+            gpus = self.placer.place(gang, slots, np.random.default_rng(0))
             self._least[like] = (
                 self._step.least_comm_s(profile, gang)
                 if gpus is None
@@ -291,19 +295,19 @@ class ASrpt:
         return self._least[like]
 
 
-def _empty(view: ClusterView, job: int, type_mask: int) -> Slots:
-    """What a placer would be offered for `job` if nothing ran, on the types of `type_mask`."""
-    topology, up = view.topology, view.server_closed == 0
-    size = np.where(up, topology.gpus_per_server, 0)
+def _empty(view: ClusterView, job: int, most: IntArray) -> Slots:
+    """What a placer would be offered for `job` if nothing ran; `most` (S,): its workers at most."""
+    topology = view.topology
+    within = np.arange(topology.num_gpus) - topology.server_first_gpu[topology.gpu_server]
     return Slots(
         topology=topology,
         servers=view.servers,
-        usable=up[topology.gpu_server],
-        usable_per_server=size,
-        most_per_server=size,
+        usable=within < most[topology.gpu_server],
+        usable_per_server=most,
+        most_per_server=most,
         tenants=np.zeros(topology.num_gpus, dtype=np.int64),
         gpu_milli=np.zeros(topology.num_gpus, dtype=np.int64),
         cost=np.ones(topology.num_gpus),
         view=view,
         job=job,
-    ).on((type_mask >> topology.server_gpu_type) & 1 == 1)
+    )

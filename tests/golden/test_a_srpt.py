@@ -127,6 +127,15 @@ def test_nobody_waits_for_a_server_that_is_away():
     assert found == {"A": (6, 36, (2, 3)), "B": (106, 116, (0, 1))}
 
 
+def test_nobody_waits_for_a_place_that_cores_forbid():
+    # Each server has cores for one of the two workers: A joins at 5 and starts on both at once.
+    topology = replace(cluster(2, 2), server_cpu_milli=np.full(2, 1000))
+    physics = physics_of(topology, server_s=[0.0, 0.0, 2.0])
+    traits = worlds.demands((1000, 1000, 0, 0b1))
+    yard = world([Job(0, 2, 10)], topology, physics=physics, traits=traits)
+    assert gantt(play(yard, a_srpt(theta=1.5)))["A"][0] == 5
+
+
 def test_it_reads_profiles_only_to_delay():
     assert a_srpt().needs == Signal.PREDICTION
     judging = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
