@@ -13,7 +13,7 @@ from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
 
 ROUNDING = 1e-9  # of a threshold: a job woken at it counts as past it
-TICK_S = 1e-6  # of waiting: the same for promotions
+TICK_S = 1e-6  # of waiting: the same for promotions, and for who leaves at once
 
 
 class Tiresias(PreemptiveScheduler):
@@ -292,7 +292,7 @@ class TiresiasGittins(PreemptiveScheduler):
 
     def _forget(self) -> None:
         # Who was there after the last decision, with their service then; of them, who ran, who had.
-        self._here, self._seen_gpu_s = NOBODY, np.empty(0)
+        self._here, self._seen_gpu_s, self._seen_s = NOBODY, np.empty(0), -np.inf
         self._runs: BoolArray = np.empty(0, dtype=np.bool_)
         self._ran: BoolArray = np.empty(0, dtype=np.bool_)
         self._history: list[int] = []  # quanta of those who left
@@ -302,12 +302,13 @@ class TiresiasGittins(PreemptiveScheduler):
     def decide(self, view: ClusterView) -> Decision:
         """Learn from who has left, then serve by rank."""
         here = np.concatenate([view.running, view.queued])
-        self._learn(here, len(view.jobs.submit_s))
+        self._learn(here, view)
         if len(view.queued) > 0:
             decision = self.orders(view)
         else:  # only a quantum that is over
             decision = Decision(wake_s=self.asked_again_s(view, [], ()))
         self._here, self._seen_gpu_s = here, view.jobs.attained_gpu_s[here]
+        self._seen_s = view.now_s
         self._runs = np.arange(len(here)) < len(view.running)
         self._ran = self._runs | (self._seen_gpu_s > 0)
         if decision.preempts:
@@ -318,16 +319,19 @@ class TiresiasGittins(PreemptiveScheduler):
             self._ran |= started
         return decision
 
-    def _learn(self, here: IntArray, jobs: int) -> None:
+    def _learn(self, here: IntArray, view: ClusterView) -> None:
         """Note the service of jobs that have run and left since the last decision."""
-        stays = np.zeros(jobs, dtype=np.bool_)
+        stays = np.zeros(len(view.jobs.submit_s), dtype=np.bool_)
         stays[here] = True
         left = self._ran & ~stays[self._here]
         if not left.any():
             return
-        # Woken at every quantum, it last saw who ran in the quantum in which that left; who waited
-        # has no more service than it saw.
-        seen = zip(self._seen_gpu_s[left].tolist(), self._runs[left].tolist(), strict=True)
+        # Woken at every quantum, it last saw who ran in the quantum in which that left. Who waited
+        # or was restarting has no more, nor has who left at once: the clock may round a quantum's
+        # end to just before its job's.
+        since_s = np.maximum(view.jobs.resume_s[self._here], self._seen_s)
+        ran_on = self._runs & (view.now_s > since_s + TICK_S)
+        seen = zip(self._seen_gpu_s[left].tolist(), ran_on[left].tolist(), strict=True)
         for seen_gpu_s, runs in seen:
             taken = quanta_of(seen_gpu_s, self.quantum_gpu_s) + 1.0
             if not runs:

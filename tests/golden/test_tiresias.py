@@ -74,6 +74,23 @@ def test_who_gives_up_waiting_took_what_it_had():
     assert drawing == "AaaaBbbbCcBbbbb"
 
 
+def test_who_gives_up_restarting_took_what_it_had():
+    # A runs to 4, B to 8, C to 10. A restarts from 10 to 13, but gives up at 12 with one quantum,
+    # as C. So at 16 B, with one, ranks after D; had A taken two, B would be done soon and go on.
+    jobs = [Job(0, 1, 20), Job(1, 1, 9), Job(7, 1, 2), Job(16, 1, 2)]
+    gone = fates(12, np.inf, np.inf, np.inf)
+    run = play(world(jobs, cluster(1, 1), restart_s=3.0, traits=gone), gittins(2, 4.0))
+    assert run.finish_s[3] == 18
+
+
+def test_who_takes_whole_quanta_took_these_however_the_clock_rounds():
+    # B pushes A aside from 3.6 to 7.2; its third quantum ends just before, at 7.199999999999999. A
+    # has had three as well when C comes; had B taken four, A would be done soon and go on.
+    jobs = [Job(0, 1, 9), Job(3.6, 1, 3.6), Job(7.5, 1, 1)]
+    run = play(world(jobs, cluster(1, 1)), gittins(1, 1.2))
+    assert run.finish_s[2] == 8.5
+
+
 @pytest.mark.parametrize("start_s", [0.0, 1e9])
 def test_promotions_are_no_rush_of_decisions(start_s: float):
     # At 1e9 s a double steps by 1e-7 s. Every turn costs a restart longer than itself.
