@@ -29,9 +29,10 @@ from sim.placers.filling import (
     fits_compactly,
     largest_of,
     last_level,
+    nearest_first,
     spread_out,
 )
-from sim.placers.tiers import NETWORK, first_servers, narrowest, nearest_first, servers_to_fill
+from sim.placers.tiers import NETWORK, first_servers, narrowest, servers_to_fill
 
 RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)
 LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of servers, at once

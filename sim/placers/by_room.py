@@ -20,8 +20,14 @@ from sim.codes import (
 )
 from sim.errors import GpuYardError
 from sim.physics.catalogue import Catalogue, plain
-from sim.placers.filling import fewest_servers, filled, filled_emptiest_first, spread_out
-from sim.placers.tiers import NETWORK, nearest_first, needed_tier, offer, servers_to_fill
+from sim.placers.filling import (
+    fewest_servers,
+    filled,
+    filled_emptiest_first,
+    nearest_first,
+    spread_out,
+)
+from sim.placers.tiers import NETWORK, needed_tier, offer, servers_to_fill
 from sim.view import ClusterView, Signal, Slots
 
 

@@ -245,3 +245,41 @@ def fewest_servers(
             last = server
     chosen[found] = last
     return chosen[: found + (1 if level > 0 else 0)]
+
+
+@array_kernel
+def rack_room(servers: IntArray, room: IntArray, rack: IntArray, racks: int) -> IntArray:
+    """(R,) room of the owned servers of each rack."""
+    total = np.zeros(racks, dtype=np.int64)
+    for server in servers:
+        total[rack[server]] += room[server]
+    return total
+
+
+@array_kernel
+def nearest_first(
+    servers: IntArray, usable: IntArray, rack: IntArray, racks: int, gang: int
+) -> IntArray:
+    """(s,) owned servers, from the one where `closest` begins: then its rack's, then all others."""
+    room, emptiest, fullest = rack_room(servers, usable, rack, racks), 0, NONE
+    for each in range(racks):  # the lowest on ties; one with nothing usable is not the fullest
+        if room[each] > 0 and (fullest == NONE or room[each] < room[fullest]):
+            fullest = each
+        if room[each] > room[emptiest]:
+            emptiest = each
+    seed, roomiest = NONE, NONE
+    for server in servers:  # ties go to the first
+        here, fits = rack[server], usable[server] >= gang
+        if here == emptiest and (roomiest == NONE or usable[server] > usable[roomiest]):
+            roomiest = server
+        if not fits or here not in (fullest, emptiest):
+            continue
+        nearer = seed == NONE or (here == fullest and rack[seed] != fullest)
+        if nearer or (here == rack[seed] and usable[server] < usable[seed]):
+            seed = server
+    if seed == NONE:  # no server of these racks holds all
+        seed = roomiest
+    distance = np.where(rack[servers] == rack[seed], 1, 2)
+    distance[servers == seed] = 0
+    order: IntArray = servers[np.argsort(distance, kind="mergesort")]
+    return order

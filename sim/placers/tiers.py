@@ -10,20 +10,11 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.errors import GpuYardError, check_numbers
 from sim.jit import array_kernel
-from sim.placers.filling import filled
+from sim.placers.filling import filled, rack_room
 from sim.view import Slots
 
 MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread
 NOWHERE = 3
-
-
-@array_kernel
-def _rack_room(servers: IntArray, room: IntArray, rack: IntArray, racks: int) -> IntArray:
-    """(R,) room of the owned servers of each rack."""
-    total = np.zeros(racks, dtype=np.int64)
-    for server in servers:
-        total[rack[server]] += room[server]
-    return total
 
 
 @array_kernel
@@ -34,7 +25,7 @@ def narrowest(servers: IntArray, room: IntArray, rack: IntArray, racks: int, gan
         if room[server] >= gang:
             return MACHINE
         total += room[server]
-    for each in _rack_room(servers, room, rack, racks):  # summed only where no server holds all
+    for each in rack_room(servers, room, rack, racks):  # summed only where no server holds all
         if each >= gang:
             return RACK
     return NETWORK if total >= gang else NOWHERE
@@ -61,7 +52,7 @@ def first_servers(
                 return np.array([server], dtype=np.int64)
     some = servers
     if tier == RACK:
-        total = _rack_room(servers, room, rack, racks)
+        total = rack_room(servers, room, rack, racks)
         for each in range(racks):  # the same of racks, the first fit
             if total[each] >= gang:
                 some = servers[rack[servers] == each]
@@ -124,35 +115,6 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
         by_rack = by_room[np.argsort(rack[by_room], kind="mergesort")]
         return _roomiest_first(by_rack, rack_usable[rack])
     return servers[:0].copy()
-
-
-@array_kernel
-def nearest_first(
-    servers: IntArray, usable: IntArray, rack: IntArray, racks: int, gang: int
-) -> IntArray:
-    """(s,) owned servers, from the one where `closest` begins: then its rack's, then all others."""
-    room, emptiest, fullest = _rack_room(servers, usable, rack, racks), 0, NONE
-    for each in range(racks):  # the lowest on ties; one with nothing usable is not the fullest
-        if room[each] > 0 and (fullest == NONE or room[each] < room[fullest]):
-            fullest = each
-        if room[each] > room[emptiest]:
-            emptiest = each
-    seed, roomiest = NONE, NONE
-    for server in servers:  # ties go to the first
-        here, fits = rack[server], usable[server] >= gang
-        if here == emptiest and (roomiest == NONE or usable[server] > usable[roomiest]):
-            roomiest = server
-        if not fits or here not in (fullest, emptiest):
-            continue
-        nearer = seed == NONE or (here == fullest and rack[seed] != fullest)
-        if nearer or (here == rack[seed] and usable[server] < usable[seed]):
-            seed = server
-    if seed == NONE:  # no server of these racks holds all
-        seed = roomiest
-    distance = np.where(rack[servers] == rack[seed], 1, 2)
-    distance[servers == seed] = 0
-    order: IntArray = servers[np.argsort(distance, kind="mergesort")]
-    return order
 
 
 AUTO, MANUAL, NO_WAIT, CONSOLIDATED = "auto", "manual", "no_wait", "consolidated"
