@@ -14,7 +14,7 @@ from gpuyard.pages.page import Figure, label, numbers
 from gpuyard.reproduction.node import PAGE_FILE
 from gpuyard.reproduction.runs import rank_rows, write_frame
 from sim.arrays import FloatArray
-from sim.files import write_atomically
+from sim.files import known_cells, write_atomically
 from sim.report.figure_studies import rank_figure
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.job_times import mean_interval
@@ -246,10 +246,5 @@ def _row_text(entry: Mapping[str, Any]) -> str:
 
 
 def _text(title: str, table: Table, note: str = "") -> TableText:
-    rows = tuple(tuple(map(_cell, row.values())) for row in table)
+    rows = tuple(tuple(map(str, known_cells(row.values()))) for row in table)
     return TableText(tuple(table[0]), ((title, rows),), note)
-
-
-def _cell(value: object) -> str:
-    """Empty where there is no number."""
-    return "" if isinstance(value, float) and math.isnan(value) else str(value)
