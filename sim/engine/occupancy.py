@@ -16,6 +16,7 @@ from sim.kernel.allocation import (
     leave_tightest,
     offer_parts,
     offer_shared,
+    parts_fit,
     try_occupying,
     try_vacating,
     vacate_all,
@@ -125,11 +126,10 @@ class Occupancy:
         if view.jobs.demands is None:
             return blockers
         server_of = view.topology.gpu_server
-        wanted = np.bincount(server_of[gpus], minlength=view.topology.num_servers)
         for victim in victims:
             held = view.gpus_of(victim)
-            lacks = wanted > trial.workers(job)[0]
-            if victim not in blockers and lacks[server_of[held]].any():
+            lacks = trial._lacks(view, job, gpus)[server_of[held]]
+            if victim not in blockers and lacks.any():
                 trial.vacate(victim, held)
                 blockers.append(victim)
         return blockers
@@ -145,19 +145,20 @@ class Occupancy:
 
     def has_room(self, view: ClusterView, job: int, gpus: IntArray) -> bool:
         """Whether the servers of `gpus` have cores and memory for a worker of `job` on each."""
-        wanted = np.bincount(view.topology.gpu_server[gpus], minlength=view.topology.num_servers)
-        return bool((wanted <= self.workers(job)[0]).all())
+        return not self._lacks(view, job, gpus).any()
 
     def fits(self, view: ClusterView, job: int, gpus: IntArray) -> bool:
         """Whether `job` finds what it asks for on these very GPUs.
 
         `exclusive` offers the first ones alone where cores or memory do not go round.
         """
-        ask, tenants = ask_of(view.jobs.demands, job).gpu_milli, self.tenants[gpus]
-        joins = (ask < WHOLE_GPU_MILLI) & (tenants < self.tenant.shape[1])
-        left = self._allocation.gpu["milli"][gpus] + ask <= WHOLE_GPU_MILLI
-        free = bool((left & (joins | (tenants == 0))).all())
-        return free and self.has_room(view, job, gpus)
+        return parts_fit(self._allocation, job, gpus) and self.has_room(view, job, gpus)
+
+    def _lacks(self, view: ClusterView, job: int, gpus: IntArray) -> BoolArray:
+        """(S,) where cores or memory do not suffice for a worker of `job` on each of `gpus`."""
+        wanted = np.bincount(view.topology.gpu_server[gpus], minlength=view.topology.num_servers)
+        lacks: BoolArray = wanted > self.workers(job)[0]
+        return lacks
 
     def exclusive(self, view: ClusterView, job: int) -> Slots:
         """GPUs of the servers that `view` owns on which `job` finds what it asks for.

@@ -157,6 +157,17 @@ def parts_on(
 
 
 @kernel
+def parts_fit(allocation: Allocation, job: int, gpus: IntArray) -> bool:
+    """Whether a job finds room on these very GPUs, cores and memory apart (`left_over`)."""
+    most_tenants, ask_milli = allocation.tenant.shape[1], allocation.job[job].gpu_milli
+    for gpu in gpus:
+        row = allocation.gpu[gpu]
+        if left_over(row.tenants, most_tenants, row.milli, ask_milli, False) >= NO_COST:
+            return False
+    return True
+
+
+@kernel
 def gather_tenants(allocation: Seated, ask: Asks, gpu: int, tenants: IntArray) -> int:
     """Fill the tenants with the tenants of a GPU and a newcomer after them; where it stands."""
     count = allocation.gpu[gpu].tenants
