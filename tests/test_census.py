@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 78_385,
+    "python_lines": 78_369,
     "python_files": 345,
-    "test_lines": 43_595,
+    "test_lines": 43_589,
     "test_files": 223,
     "arrows": 171,
     "arrows_in_sim": 37,

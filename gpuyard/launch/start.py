@@ -57,7 +57,7 @@ from gpuyard.launch.own import (
     refuse_unread_of_experiment,
     with_sections,
 )
-from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
+from gpuyard.launch.sweeps import TaskFunction, in_sweep, once_a_point
 from gpuyard.launch.targets import fault_of_own
 from gpuyard.launch.terminal import open_streams, telling_what_compiles
 from sim.errors import GpuYardError, override
@@ -174,7 +174,7 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
                 return _play(task, cfg)
             except Exception as error:  # Hydra tells of a sweep's first, joblib without a traceback
                 _before_hydra(error)
-                if sweep_folder() is not None:
+                if in_sweep():
                     raise
                 failed.append(error)  # Hydra would print all overrides before it
                 return None
@@ -280,7 +280,7 @@ def _lock(folder: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        key = "sweep" if sweep_folder() else "run"
+        key = "sweep" if in_sweep() else "run"
         raise ConfigError(
             f"{folder}: another run writes there now; wait for its end, or give this one a folder "
             f"of its own (hydra.{key}.dir=DIR)"
@@ -350,7 +350,7 @@ def _of_run(*, _root_: Any) -> str:
 
 def _before_hydra(error: Exception) -> None:
     """Tell of a sweep's point that failed, in its own log too; end a run that nobody reads."""
-    if sweep_folder() is not None and not came_of_ctrl_c(error):
+    if in_sweep() and not came_of_ctrl_c(error):
         message, folder = _message(error), HydraConfig.get().runtime.output_dir
         log.error("%s failed: %s", folder, message or repr(error), exc_info=message is None)
     elif isinstance(error, BrokenPipeError):

@@ -59,14 +59,9 @@ def once_a_point(task: TaskFunction, cfg: DictConfig) -> Any:
     return result
 
 
-def sweep_folder() -> Path | None:
-    """The folder of the sweep of which this process plays a point; None: it plays none."""
-    if not HydraConfig.initialized():
-        return None
-    hydra = HydraConfig.get()
-    if hydra.mode != RunMode.MULTIRUN:
-        return None
-    return Path(hydra.runtime.cwd) / hydra.sweep.dir
+def in_sweep() -> bool:
+    """Whether this process plays a point of a sweep."""
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _finished(folder: Path) -> tuple[str, str] | None:

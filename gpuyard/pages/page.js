@@ -6,6 +6,7 @@
   const BUTTONS = 34; // pixels of a line of buttons
   const NARROW = 600; // pixels; below it legends stand in one column and names are cut
   const drawn = new Set();
+  const plotly = unpackPlotly().then(() => true, () => false); // whether it is there
 
   function ink(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -134,17 +135,25 @@
       modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", back]] };
   }
 
-  function tellMissing(box) { // a page of a sweep, away from the script that its pages share
-    box.style.height = "auto";
-    box.textContent = "No figure: plotly.min.js is missing. The pages of a sweep share that file, "
-      + "so this one must stay in the folder of its sweep.";
+  // The page holds Plotly's script gzipped and in base64: whole it is nine tenths of a page.
+  async function unpackPlotly() {
+    const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent),
+      (sign) => sign.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
   }
 
   async function draw(id) {
     const card = document.getElementById(id);
     if (!card.open) { return; }
     const box = card.querySelector(".figure");
-    if (typeof Plotly === "undefined") { tellMissing(box); return; }
+    if (typeof Plotly === "undefined" && !await plotly) {
+      box.style.height = "auto";
+      box.textContent = "No figure: this browser cannot unpack Plotly; one of 2023 or later can.";
+      return;
+    }
     const { data, layout, height } = themed(figures[id], box.clientWidth);
     box.style.height = height + "px";
     const config = { responsive: true, displaylogo: false, ...buttons(id, box.clientWidth) };

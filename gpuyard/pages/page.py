@@ -1,10 +1,11 @@
 """What a page holds, as values, and the one HTML file that is made of them."""
 
+import gzip
 import html
 import json
 import math
-import os
 import shlex
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gpuyard.launch.sweeps import sweep_folder
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import apart_from_swept, write_atomically
@@ -21,6 +21,7 @@ from sim.report.run_folder import PAGE_FILE, Record
 
 TEMPLATE = "page.html.j2"
 PLOTLY_JS = Path("package_data") / "plotly.min.js"
+GZIP_LEVEL = 6
 SIZE_STEP = 1024.0
 PERCENT = 100.0
 
@@ -109,34 +110,19 @@ def sections_of(text: str) -> list[Table | Figure]:
 def write_page(folder: Path, page: Page) -> Path:
     """Write `report.html`, whole or not at all, with links to the files of the folder.
 
-    Plotly's script is inside. Pages of a sweep share one in the folder of the sweep:
-    it is nine tenths of a page.
-
     Raises:
         GpuYardError: Plotly's script is not there.
         OSError: the folder cannot be written.
     """
-    path, sweep = folder / PAGE_FILE, sweep_folder()
-    link = None if sweep is None else _shared_script(sweep, folder)
-    write_atomically(path, rendered(page, downloads_of(folder), script_link=link).encode())
+    path = folder / PAGE_FILE
+    write_atomically(path, rendered(page, downloads_of(folder)).encode())
     return path
 
 
-def _shared_script(sweep: Path, folder: Path) -> str:
-    """A relative link from `folder` to Plotly's script in `sweep`, written by who comes first."""
-    shared = sweep / PLOTLY_JS.name
-    if not shared.is_file():
-        write_atomically(shared, _plotly_js().encode())
-    return quote(Path(os.path.relpath(shared, folder)).as_posix())
-
-
-def rendered(
-    page: Page, downloads: tuple[tuple[str, str, str], ...] = (), *, script_link: str | None = None
-) -> str:
+def rendered(page: Page, downloads: tuple[tuple[str, str, str], ...] = ()) -> str:
     """The HTML of a page; it needs no other file.
 
-    `downloads` are (name, relative link, size) of files beside it; `script_link` is where Plotly's
-    script lies, None: it stands in the page.
+    `downloads` are (name, relative link, size) of files beside it.
 
     Raises:
         GpuYardError: Plotly's script is not there.
@@ -151,8 +137,7 @@ def rendered(
             sections=[(f"s{at}", each, isinstance(each, Table)) for at, each in sections],
             downloads=downloads,
             figures=script_json(figures),
-            plotly_js=_plotly_js() if figures and script_link is None else "",
-            plotly_link=script_link if figures else None,
+            plotly_gzip=_plotly_gzip() if figures else "",
         )
     )
 
@@ -228,14 +213,18 @@ def _template() -> Any:
     )
 
 
-def _plotly_js() -> str:
-    """Plotly's script from its package, which is not imported: that would take seconds."""
+@lru_cache(maxsize=1)
+def _plotly_gzip() -> str:
+    """Plotly's script in base64, gzipped: 2 MB a page in place of 5.
+
+    It is read from its package, which is not imported: that would take seconds.
+    """
     spec = find_spec("plotly")
     folder = Path(spec.origin or "").parent if spec is not None else Path()
     path = folder / PLOTLY_JS
     if spec is None or not path.is_file():
         raise GpuYardError(f"{PAGE_FILE} needs plotly's {PLOTLY_JS}: pip install plotly")
-    return path.read_text(encoding="utf-8")
+    return b64encode(gzip.compress(path.read_bytes(), GZIP_LEVEL, mtime=0)).decode()
 
 
 SHORT = 12  # characters of a commit

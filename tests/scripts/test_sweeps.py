@@ -5,7 +5,6 @@ import fcntl
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -83,16 +82,6 @@ def test_only_what_is_not_finished_runs_again(swept: Path, done: Callable):
     assert [point for point in before if after[point] != before[point]] == [NAMES[2]]
     assert again.err.count("is finished and skipped") == 3
     assert finished(swept) == NAMES
-
-
-def test_pages_of_points_share_one_script(one_sweep: Path):
-    pages = sorted(one_sweep.glob("*/report.html"))
-    assert [page.parent.name for page in pages] == NAMES
-    assert max(page.stat().st_size for page in pages) < 500_000
-    for page in pages:
-        link = re.search(r'<script src="([^"]+)">', page.read_text(encoding="utf-8"))
-        assert link is not None
-        assert (page.parent / link[1]).read_bytes().startswith(b"/**\n* plotly.js")
 
 
 def test_another_sweep_does_not_overwrite_what_is_finished(swept: Path, start: Callable):
