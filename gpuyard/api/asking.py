@@ -74,7 +74,8 @@ def composed(
             found = composed_of(program, [*words, *overrides], with_hydra=True)
             with open_dict(found):
                 choices = found.pop("hydra").runtime.choices
-            refuse_unread_additions(list(overrides), [each.name for each in CONF.iterdir()], found)
+            groups = [each.name for each in CONF.iterdir()]
+            refuse_unread_additions(list(overrides), groups, found, program)
             if any(word.startswith("experiment=") for word in overrides):
                 refuse_unread_of_experiment(program, found, choices)
             config = resolve(found)

@@ -235,7 +235,7 @@ def replay_log(cfg: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
 
     words = list(HydraConfig.get().overrides.task)
-    refuse_unread_additions(words, [], cfg)
+    refuse_unread_additions(words, [], cfg, "replay")
     config = resolve(cfg)
     config["job"] = as_typed(config, "job", words)
     _check_stops(config)

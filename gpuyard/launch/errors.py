@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import yaml
+from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import MissingConfigException, OverrideParseException
@@ -133,12 +134,12 @@ OPEN = {"gpus", "hydra", "knows", "lineup", "makers", "policy.prior", "reproduce
 
 
 def refuse_unread_additions(
-    overrides: list[str], groups: Iterable[str], config: DictConfig
+    overrides: list[str], groups: Iterable[str], config: DictConfig, program: str
 ) -> None:
-    """Refuse what `+` adds to `config` and nobody reads.
+    """Refuse what `+` adds to `config`, composed of `conf/<program>.yaml`, and nobody reads.
 
     A section with a `_target_` refuses unknown keys when it is built; one of OPEN takes names of a
-    user's own, or checks them itself.
+    user's own, or checks them itself. Of keys that are there Hydra refuses those that are not null.
 
     Raises:
         ConfigError: naming the addition and the nearest key or group.
@@ -153,6 +154,9 @@ def refuse_unread_additions(
         else:  # a choice may set keys that are there; of a program's own groups Hydra takes no `+`
             unread = name not in groups or key in config
         if unread and not _referred_to(config, key):
+            if key in _dotted(compose(program)):
+                fix = f"leave out the +: {str(override.input_line).lstrip('+')}"
+                raise ConfigError(f"{override.input_line}: the key {key!r} is there; {fix}")
             own = re.compile(rf"{re.escape(key)}(\.|$)")
             known = [name for name in (*groups, *_dotted(config)) if not own.match(name)]
             hint = " ".join(_elsewhere(key) or _suggestion(key, known)) or "Leave it out."

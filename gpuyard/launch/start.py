@@ -249,7 +249,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     hydra = HydraConfig.get()
     _refuse_folder(hydra)
     overrides = list(hydra.overrides.task)
-    refuse_unread_additions(overrides, list(hydra.runtime.choices), cfg)
+    refuse_unread_additions(overrides, list(hydra.runtime.choices), cfg, str(hydra.job.config_name))
     experiment = hydra.runtime.choices.get("experiment")
     if experiment is not None and "reproduce" in cfg and not reproduces:
         refuse_reproduction(experiment)

@@ -172,6 +172,7 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
         (("simulate", "+scheduler=sjf"), "Leave out the +: scheduler=sjf"),
         (("simulate", "belief.model=null"), "belief.info is learned, belief.model is null: say"),
         (("simulate", "belief.info=none"), "belief.info is none, belief.model must be null:"),
+        (("simulate", "+part=test"), "the key 'part' is there; leave out the +: part=test"),
         (("simulate", "+reward=delay"), "'reward'. reward is no choice of this program; it is one"),
         (("train", "algo=es"), "`train` takes algo=ppo; others are for `gpuyard learn`"),
         (("train", "algo.epochs=0"), "algo.epochs is 0; it must be a whole number from 1"),
