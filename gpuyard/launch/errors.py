@@ -28,7 +28,8 @@ CONF = next(path for path in (HERE / "conf", HERE.parent / "conf") if path.is_di
 COMMAND = "gpuyard"  # the installed command
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only,
-TAIL_LIKE_ENOUGH = 0.8  # which must be closer: `algo` is not `gpus.v100.also`
+TAIL_LIKE_ENOUGH = 0.8  # which must be closer: `algo` is not `gpus.v100.also`; from one section
+SAME_WORD = 1.0  # to another it must be the same: `tune.trials` is not `rivals`
 MOST_NAMES = 20  # in one message
 FOR_READERS = "add workload=csv, or another workload that reads files (docs/workloads.md)"
 FOR_OWN = "add profiles=own profiles.path=DIR (docs/interference.md)"
@@ -265,7 +266,8 @@ def _elsewhere(group: str) -> list[str]:
 def _likeness(wanted: str, key: str) -> float:
     whole = SequenceMatcher(None, wanted, key).ratio()
     tails = SequenceMatcher(None, wanted.rpartition(".")[2], key.rpartition(".")[2]).ratio()
-    return max(whole, TAIL_WEIGHT * tails if tails >= TAIL_LIKE_ENOUGH else 0.0)
+    least = SAME_WORD if "." in wanted else TAIL_LIKE_ENOUGH
+    return max(whole, TAIL_WEIGHT * tails if tails >= least else 0.0)
 
 
 def _suggestion(wanted: str, known: Iterable[str]) -> list[str]:
@@ -297,7 +299,7 @@ def _instead_of(key: str, known: Sequence[str]) -> list[str]:
         _by_last_word(name, below, TAIL_LIKE_ENOUGH)
         or _by_last_word(name, beside, LIKE_ENOUGH)
         or _choices_with(key)
-        or _by_last_word(name, free, TAIL_LIKE_ENOUGH)
+        or _by_last_word(name, free, SAME_WORD if section else TAIL_LIKE_ENOUGH)
         or [f"{section or 'the program'} takes {takes}"]
     )
 
