@@ -89,6 +89,7 @@ def settings_of(launch: Launch) -> Settings:
     node["budget"] = quick.get("budget", node["budget"])
     for key in ("budget", "starts", "per_server"):
         check_count(f"reproduce.{key}", node[key])
+    node["methods"] = {name: each for name, each in node["methods"].items() if each is not None}
     if node["ours"] not in node["methods"]:
         raise ConfigError(
             f"reproduce.ours is {node['ours']!r}; it must be one of {', '.join(node['methods'])}"
