@@ -20,9 +20,12 @@ from interference.rows import (
     PLAIN,
     SOLO_TYPES,
     CoRows,
+    Fault,
+    RowFault,
     SoloProfiles,
     check_profiled,
     co_rows,
+    jobs_of,
     solo_profiles,
 )
 from sim.arrays import objects
@@ -58,6 +61,7 @@ def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
         solos = SoloProfiles(**columns)
     with faults_at(table.place):
         rows = CoRows(**_columns(table, CO_TYPES))
+        _refuse_twice(rows)
     with faults_at(table.place, lambda _: f" (runs alone are in {solos_path})"):
         check_profiled(rows, solos)
     return rows, solos
@@ -71,6 +75,18 @@ def write_csv(folder: Path | str, rows: CoRows, solos: SoloProfiles) -> None:
 
 def _read(path: Path, needed: tuple[str, ...], types: dict[str, type]) -> Table:
     return read_table(path, needed, [name for name in types if name not in needed])
+
+
+def _refuse_twice(rows: CoRows) -> None:
+    """Raise a RowFault for a victim with more rows of a group than the group has of its jobs."""
+    seen: dict[tuple[object, ...], list[int]] = {}
+    keys = zip(rows.group.tolist(), rows.share.tolist(), rows.relative_to, rows.victim, strict=True)
+    for row, (key, jobs) in enumerate(zip(keys, jobs_of(rows), strict=True)):
+        same = seen.setdefault(key, [])
+        same.append(row)
+        if len(same) > jobs.count(key[-1]):
+            fix = f"keep one, or give a measurement of its own a group other than {key[0]}"
+            raise RowFault("co-location", Fault(row, "victim", key[-1], fix, same[0]))
 
 
 def _columns(table: Table, types: dict[str, type]) -> dict[str, npt.NDArray[Any]]:

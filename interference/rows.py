@@ -3,7 +3,7 @@
 `docs/interference.md` tells every column with its unit. The rules that columns obey stand first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, get_args, get_type_hints
@@ -25,10 +25,12 @@ class Fault:
     column: str
     value: object
     fix: str
+    also: int | None = None  # an earlier row that has the same
 
-    def __str__(self) -> str:
-        """Column, value and fix."""
-        return f"{self.column} is {self.value!r}; {self.fix}"
+    def told(self, place: Callable[[int], str]) -> str:
+        """Column, value and fix, with the places of its rows."""
+        also = "" if self.also is None else f"; {place(self.also)} has it too"
+        return f"{place(self.row)}: {self.column} is {self.value!r}{also}; {self.fix}"
 
 
 class RowFault(PhysicsError):
@@ -36,7 +38,7 @@ class RowFault(PhysicsError):
 
     def __init__(self, table: str, fault: Fault) -> None:
         """Keep the fault for the reader that knows the line."""
-        super().__init__(f"{table} row {fault.row}: {fault}")
+        super().__init__(fault.told(lambda row: f"{table} row {row}"))
         self.fault = fault
 
 
@@ -341,8 +343,7 @@ def _aggressors_fault(aggressors: TextArray) -> Fault | None:
         and unfit.isdisjoint(each)
         and all(a <= b for a, b in pairwise(each))
     }
-    odd = [not (isinstance(each, tuple) and each in good) for each in aggressors]
-    bad = np.array(odd, dtype=np.bool_)
+    bad = np.array([not (isinstance(each, tuple) and each in good) for each in aggressors], bool)
     fix = f"give 0 to {MOST_AGGRESSORS} profile names, sorted, as a tuple (in files joined by +)"
     return where("aggressors", aggressors, bad, fix)
 
@@ -395,6 +396,5 @@ def _twice_fault(solos: SoloProfiles) -> Fault | None:
     seen: dict[Key, int] = {}
     for row, key in enumerate(solos.keys()):
         if seen.setdefault(key, row) != row:
-            fix = f"row {seen[key]} has it too, for {key[0]} on {key[1]}; keep one"
-            return Fault(row, "profile", key[2], fix)
+            return Fault(row, "profile", key[2], f"keep one of {key[0]} on {key[1]}", seen[key])
     return None

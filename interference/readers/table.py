@@ -96,7 +96,7 @@ def faults_at(
         yield
     except RowFault as error:
         fault = error.fault
-        raise PhysicsError(f"{place(fault.row)}: {fault}{more(fault)}") from error
+        raise PhysicsError(f"{fault.told(place)}{more(fault)}") from error
 
 
 def file_of(folder: Path | str, name: str) -> Path:
