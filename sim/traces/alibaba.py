@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray, objects
+from sim.arrays import BoolArray, FloatArray, IntArray, objects, plain_number
 from sim.errors import TraceError
 from sim.jobs import (
     CANCELLED,
@@ -170,10 +170,14 @@ class AlibabaOpenb(TableReader):
         """Keep the priority of each class of service."""
         self._qos_priority = qos_priority
 
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
+        table = super()._rows(path, wanted, strict).table
+        none = np.array([plain_number(text) == 0 for text in table.columns["num_gpu"]], np.bool_)
+        return ColumnReader(table.only(~none), strict, {"use no GPU": int(none.sum())})
+
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
-        gpus = reader.gangs("num_gpu", least=0)
-        milli = reader.counts("gpu_milli", blank=WHOLE_GPU_MILLI, most=WHOLE_GPU_MILLI)
-        reader.flag("gpu_milli", (gpus > 0) & (milli == 0), "is no share of a GPU from 1 to 1000")
+        gpus = reader.gangs("num_gpu")
+        milli = reader.counts("gpu_milli", blank=WHOLE_GPU_MILLI, least=1, most=WHOLE_GPU_MILLI)
         phase = reader.choices("pod_phase", PHASES)
         created_s, deleted_s = reader.times("creation_time"), reader.times("deletion_time")
         scheduled_s = reader.times("scheduled_time", blank_s=np.nan)
@@ -183,20 +187,19 @@ class AlibabaOpenb(TableReader):
         reader.flag("scheduled_time", scheduled_s < created_s, "is before creation_time")
         reader.flag("deletion_time", deleted_s < np.fmax(created_s, began_s),
                    "is before the pod was created or scheduled")  # fmt: skip
-        reader.leave_out(gpus == 0, "use no GPU")
-        workers, specs = np.maximum(gpus, 1), reader.raw("gpu_spec")
+        specs = reader.raw("gpu_spec")
         return Trace(
             name=name,
             job_id=reader.names("name"),
             submit_s=created_s,
-            num_gpus=workers,
+            num_gpus=gpus,
             duration_s=np.nan_to_num(deleted_s - began_s),
             user=reader.texts("user"),
             vc=reader.texts("vc"),
             priority=reader.given("qos", reader.choices, meaning=self._qos_priority),
-            cpu_milli=reader.counts("cpu_milli", blank=0) // workers,
-            memory_mib=reader.counts("memory_mib", blank=0) // workers,
-            gpu_milli=np.where(workers > 1, WHOLE_GPU_MILLI, np.maximum(milli, 1)),
+            cpu_milli=reader.counts("cpu_milli", blank=0) // gpus,
+            memory_mib=reader.counts("memory_mib", blank=0) // gpus,
+            gpu_milli=np.where(gpus > 1, WHOLE_GPU_MILLI, milli),
             gpu_types=objects(["" if text.lower() in BLANKS else text for text in specs]),
             outcome=np.where(pending, CANCELLED, phase),
             withdraw_s=np.where(pending, deleted_s - created_s, NEVER_S),

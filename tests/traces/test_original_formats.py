@@ -163,6 +163,11 @@ def test_openb_pods_keep_shares_types_and_classes_of_service(tmp_path: Path) -> 
     assert trace.outcome.tolist() == [COMPLETED, COMPLETED, CANCELLED, FAILED]
     assert trace.withdraw_s.tolist() == [INF, INF, 60, INF]
     assert notes.left_out == {"use no GPU": 1}
+    pod, odd = "0,0,,BE,Succeeded,6,16,6.0", "0,0,,XX,Lost,6,,"  # of one without GPUs none is read
+    again, notes = loaded(
+        "alibaba_openb", tmp_path, SAMPLES["alibaba_openb"].text.replace(pod, odd).encode()
+    )
+    assert list(again.job_id) == list(trace.job_id) and notes.left_out == {"use no GPU": 1}
 
 
 def test_lingjun_jobs_get_the_gpus_of_their_workers(tmp_path: Path) -> None:
@@ -263,7 +268,7 @@ def test_a_standard_workload_line_by_line(tmp_path: Path) -> None:
         ("alibaba_pai", "1200.0,1260.0", "1260.0,1200.0", "'end_time': '1200.0' is before start"),
         ("alibaba_pai", "j2,tensor", "j1,worker,", "fields"),
         ("alibaba_openb", "1,460", "1,1460", "column 'gpu_milli': '1460' is no whole number from"),
-        ("alibaba_openb", "1,460", "1,0", "'gpu_milli': '0' is no share of a GPU"),
+        ("alibaba_openb", "1,460", "1,0", "'gpu_milli': '0' is no whole number"),
         ("alibaba_openb", "500,10.0", "500,", "'scheduled_time': '' is empty, but the pod"),
         ("alibaba_openb", ",LS,", ",XX,", "column 'qos': 'XX' is unknown; known are Guaranteed"),
         ("alibaba_lingjun", "2023/7/15 03:21", "2023/7/15 01:21", "is before the job ran"),
