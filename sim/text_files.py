@@ -75,6 +75,7 @@ def quoted_rows(
         ) from cause
 
 
+NO_TIME = ("", "Unknown", "None", "N/A")  # Slurm's words for it
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # 1:62:03 is a slip; 90:00 are minutes, of which there may be many.
 CLOCK = re.compile(

@@ -12,7 +12,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects, plain_number
 from sim.errors import TraceError
-from sim.text_files import clock_s, moment, since_1970_s, wall_clock
+from sim.text_files import NO_TIME, clock_s, moment, since_1970_s, wall_clock
 from sim.traces.text_table import Columns, GivenColumns, TextTable, checked_columns, read_text_table
 from sim.traces.trace import Trace, take
 
@@ -182,8 +182,8 @@ class ColumnReader:
         return at_s - first_s
 
     def moments(self, key: str, *, blank_ok: bool = True, form: str | None = None) -> FloatArray:
-        """(N,) seconds since 1970 of ISO 8601, or of a form of `strptime`; NaN: an empty field."""
-        given, texts = self._given(key, blank_ok), self.raw(key)
+        """(N,) seconds since 1970 of ISO 8601, or of a form of `strptime`; NaN: NO_TIME."""
+        given, texts = self._given(key, blank_ok, NO_TIME), self.raw(key)
         found = [moment(text, form) for text in texts]
         unreadable = _mask(each is None for each in found)
         aware = _mask(each is not None and each.tzinfo is not None for each in found)
@@ -252,9 +252,9 @@ class ColumnReader:
         self.flag(key, unknown, f"is unknown; known are {', '.join(meaning)}")
         return np.array([0 if code is None else code for code in codes], dtype=np.int64)
 
-    def _given(self, key: str, blank_ok: bool) -> BoolArray:
-        """(N,) False where an empty field is allowed and the field is empty."""
-        return _mask(not blank_ok or text != "" for text in self.raw(key))
+    def _given(self, key: str, blank_ok: bool, empty: Sequence[str] = ("",)) -> BoolArray:
+        """(N,) False where an `empty` field is allowed and the field is one."""
+        return _mask(not blank_ok or text not in empty for text in self.raw(key))
 
     def _numbers(self, key: str, given: BoolArray) -> FloatArray:
         """(N,) numbers, 1 where there is none (so that no other rule fires as well)."""

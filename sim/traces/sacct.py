@@ -16,12 +16,11 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
-from sim.text_files import moment
+from sim.text_files import NO_TIME, moment
 from sim.traces.column_reader import CLOCK_CHANGE_S, LARGEST_AMOUNT, ColumnReader, TableReader
 from sim.traces.text_table import Columns, Dialect, TextTable, checked_delimiter, read_text_table
 from sim.traces.trace import Trace
 
-NO_TIME = ("", "Unknown", "None", "N/A")
 NO_LIMIT = ("", "UNLIMITED", "Partition_Limit")
 JOB_ID = re.compile(r"\d+(?:_(?:\d+|(?P<tasks>\[.*\])))?(?:\+\d+)?(?P<step>\..+)?", re.ASCII)
 AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTPE]?)", re.ASCII)  # in MiB without a unit

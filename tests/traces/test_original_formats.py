@@ -89,7 +89,8 @@ def test_helios_states_recurrence_and_withdrawals(tmp_path: Path) -> None:
 
 
 def test_acme_runs_from_start_to_end_whatever_its_duration_holds(tmp_path: Path) -> None:
-    trace, notes = read("acme", tmp_path)
+    text = SAMPLES["acme"].text.replace("+08:00,,2023", "+08:00,Unknown,2023")
+    trace, notes = loaded("acme", tmp_path, text.replace("08:00,,,", "08:00,None,N/A,").encode())
     assert trace.duration_s.tolist() == [3600, 30, 0]  # Kalos' duration of the first: 4200
     assert trace.withdraw_s.tolist() == [INF, INF, 600]
     assert np.array_equal(trace.waited_s, [600, 0, np.nan], equal_nan=True)
