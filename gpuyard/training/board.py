@@ -270,15 +270,15 @@ def rivals_of(config: Mapping[str, Any]) -> list[Contender]:
 def best_rival(config: Mapping[str, Any], rivals: Sequence[Contender]) -> dict[str, float]:
     """Name -> geometric mean over the validation windows of its mean JCT, of the best one.
 
-    Empty without rivals, and where one cannot run: the training is done by then, and the curve has
-    a line less.
+    Empty without rivals that have one, and where one cannot run: the training is done by then, and
+    the curve has a line less.
     """
-    if not rivals:
-        return {}
     try:
         found = _means_s(config, rivals)
     except GpuYardError as error:
         log.warning("no rival in the learning curve: %s", error)
+        return {}
+    if not found:
         return {}
     name = min(found, key=found.__getitem__)
     log.info("best rival on the validation windows: %s, JCT %s", name, jct_text(found[name]))
@@ -294,5 +294,10 @@ def _means_s(config: Mapping[str, Any], rivals: Sequence[Contender]) -> dict[str
             for window in range(config["validation_windows"])
         ]
         times_s = [row.metrics["jct_mean_s"] for row in rows]
-        found[rows[0].labels.scheduler] = float(np.exp(np.mean(np.log(times_s))))
+        name = rows[0].labels.scheduler
+        empty = np.flatnonzero(np.isnan(times_s))
+        if len(empty):
+            log.warning("rival %s left out: no job of validation window %d ended", name, empty[0])
+        else:
+            found[name] = float(np.exp(np.mean(np.log(times_s))))
     return found

@@ -5,6 +5,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hydra import initialize_config_dir
@@ -83,6 +84,24 @@ def test_rivals_that_are_no_lists_are_told_by_their_key(rivals, told):
         pytest.raises(training_board.ConfigError, match=told),
     ):
         training_board.rivals_of({"rivals": rivals})
+
+
+def test_a_rival_with_a_window_in_which_no_job_ended_is_left_out(monkeypatch, caplog):
+    mean_s = {"none": [60.0, math.nan], "slow": [80.0, 80.0], "fast": [70.0, 70.0]}
+
+    def run(task):
+        metrics = {"jct_mean_s": mean_s[task.contender][task.window]}
+        labels = SimpleNamespace(scheduler=task.contender)
+        return SimpleNamespace(row=SimpleNamespace(labels=labels, metrics=metrics))
+
+    monkeypatch.setattr(training_board, "run_task", run)
+    monkeypatch.setattr(training_board, "setting_text", lambda *_: "")
+    config = {"validation_windows": 2}
+    assert training_board.best_rival(config, list(mean_s)) == {"fast": pytest.approx(70.0)}
+    assert (
+        training_board.best_rival(config, ["none"]) == training_board.best_rival(config, []) == {}
+    )
+    assert caplog.messages[0] == "rival none left out: no job of validation window 1 ended"
 
 
 def test_a_service_that_refuses_is_one_line(tmp_path: Path, monkeypatch):
