@@ -222,7 +222,7 @@ def report(launch: Launch, trainer: Trainer) -> str:
     gap = logs[str(config["reference"])] - logs[str(config["begin"])]
     if gap.mean() < 0:
         closed = (learned - logs[str(config["begin"])]).mean() / gap.mean()
-        values["share_of_gap_closed"] = float(closed)
+        values["share_of_gap_closed"] = float(closed) + 0.0  # never -0.0
     text = json.dumps(values, indent=2, allow_nan=False) + "\n"
     write_atomically(launch.folder / METRICS, text.encode())
     return f"{verdict}\n{where}"

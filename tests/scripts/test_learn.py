@@ -201,6 +201,7 @@ def test_a_network_is_learned_and_played(done):
     first = done("learn", *words, "minutes=0", "resume=auto", folder="first")
     begun, weights = means(first.folder), first.folder / "policy" / "policy.pt"
     before = weights.read_bytes()
+    assert str(first.read()["share_of_gap_closed"]) == "0.0"  # nothing was learned; no -0.0
     resumed = done("learn", *words, "page=true", "resume=auto", folder="first")
     learned = means(whole.folder, first.folder)
     assert np.array_equal(*learned) and not np.array_equal(learned[0], begun[0])
