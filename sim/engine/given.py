@@ -140,7 +140,7 @@ def _faults(given: object) -> Iterator[str]:
         if not isinstance(orders, LISTED):
             yield f"{name}={_shown(orders)}; it must be a tuple of {what}"
         for each in orders:
-            if not isinstance(each, kind) or type(each) is bool:
+            if not (is_whole(each) if kind is WHOLE else isinstance(each, kind)):
                 yield f"{_shown(each)} in {name}; it must be a tuple of {what}"
     for start in given.starts:
         yield from _faults_of_start(start)
@@ -173,8 +173,8 @@ def _faults_of_start(start: Start) -> Iterator[str]:
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number, and no truth."""
-    return isinstance(value, WHOLE) and type(value) is not bool
+    """Whether it is a whole number of 64 bits, and no truth."""
+    return isinstance(value, WHOLE) and type(value) is not bool and abs(int(value)) < 2**63
 
 
 def _are_whole(given: object) -> bool:
