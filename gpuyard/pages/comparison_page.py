@@ -139,7 +139,7 @@ def write_folder_page(
             found.append(metrics_table(read_metrics(folder), _whose(told)))
         page = Page(
             title=_capital(named.program), subtitle="", facts=facts_of(record),
-            assumed=named.assumed, sections=(*result, *found, *views),
+            assumed=named.assumed, sections=(*result, *found, *_curve_figures(folder), *views),
         )  # fmt: skip
         return write_page(folder, page)
     rows = read_comparison_csv(folder / COMPARISON)

@@ -262,6 +262,8 @@ def test_tuning_names_the_best_setting(done):
     assert table["runs"].tolist() == [2, 2]
     assert "Settings of each baseline, validation windows" in outcome.text("tuned.md")
     assert "| `las`, 3,600 GPU s a quantum | " in outcome.text("page.md")
+    page = outcome.text("report.html")
+    assert "Job completion times: " in page and "las: quantum_gpu_s=60" in page
 
 
 def test_quick_serves_an_evaluation_too(done):
