@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from signal import SIG_DFL, SIGPIPE, signal
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard")
@@ -107,4 +108,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal(SIGPIPE, SIG_DFL)  # who reads may have seen enough, like `head`
     main()

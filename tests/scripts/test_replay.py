@@ -85,13 +85,17 @@ def test_some_of_it(done, logged):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])  # noticed at the end, or by the first print
-@pytest.mark.parametrize("words", [("--help",), ("replay", "--help"), ("replay", "path=LOG")])
-def test_who_has_read_enough_hears_nothing_more(logged, words, unbuffered):
+@pytest.mark.parametrize(
+    "command",
+    ["-m gpuyard --help", "-m gpuyard replay --help", "-m gpuyard replay path=LOG",
+     "benchmarks/census.py"],
+)  # fmt: skip
+def test_who_has_read_enough_hears_nothing_more(logged, command, unbuffered):
     """As with `| head -1`; here nobody reads from the first."""
     reads, writes = os.pipe()
     os.close(reads)
     done = subprocess.run(
-        [sys.executable, "-m", "gpuyard", *(w.replace("LOG", str(logged)) for w in words)],
+        [sys.executable, *command.replace("LOG", str(logged)).split()],
         cwd=ROOT, stdout=writes, stderr=subprocess.PIPE, timeout=120,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
     )  # fmt: skip
