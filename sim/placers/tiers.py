@@ -10,7 +10,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.errors import GpuYardError, check_numbers
 from sim.jit import array_kernel
-from sim.placers.filling import filled, rack_room
+from sim.placers.filling import emptiest_first, filled, rack_room
 from sim.view import Slots
 
 MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread
@@ -29,12 +29,6 @@ def narrowest(servers: IntArray, room: IntArray, rack: IntArray, racks: int, gan
         if each >= gang:
             return RACK
     return NETWORK if total >= gang else NOWHERE
-
-
-@array_kernel
-def _roomiest_first(servers: IntArray, room: IntArray) -> IntArray:
-    order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
-    return order
 
 
 @array_kernel
@@ -57,7 +51,7 @@ def first_servers(
             if total[each] >= gang:
                 some = servers[rack[servers] == each]
                 break
-    return _roomiest_first(some, room)
+    return emptiest_first(some, room)
 
 
 def needed_tier(slots: Slots, gang: int) -> int:
@@ -109,11 +103,11 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
             if fits and (best == NONE or rack_usable[each] < rack_usable[best]):
                 best = each
         if best != NONE:
-            return _roomiest_first(servers[rack[servers] == best], usable)
+            return emptiest_first(servers[rack[servers] == best], usable)
     if total >= gang and (takes_anything or rack_most.max() < gang):
-        by_room = _roomiest_first(servers, usable)
+        by_room = emptiest_first(servers, usable)
         by_rack = by_room[np.argsort(rack[by_room], kind="mergesort")]
-        return _roomiest_first(by_rack, rack_usable[rack])
+        return by_rack[np.argsort(-rack_usable[rack[by_rack]], kind="mergesort")]
     return servers[:0].copy()
 
 
