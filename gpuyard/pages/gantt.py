@@ -37,6 +37,9 @@ class Bars:
     end_s: FloatArray  # (N,)
     place: IntArray  # (N,) among the tenants of these GPUs
     tenants: IntArray  # (N,)
+    held: (
+        IntArray  # (N,) GPUs that the job has meanwhile, on all servers: of elastic ones it varies
+    )
 
 
 def gantt_figures(run: Run) -> list[Figure]:
@@ -126,6 +129,7 @@ def bars_of(run: Run, between_s: tuple[float, float] | None = None) -> Bars:
         end_s=all_.end_s[kept],
         place=all_.place[kept],
         tenants=all_.tenants[kept],
+        held=np.diff(gpu_lists(run.log).first)[all_.start_event[kept]],
     )
 
 
@@ -139,7 +143,7 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
     hovers = [
         f"{gang} GPU{'s' if gang > 1 else ''} in all, {here} here on server {label(names[at])}"
         for gang, here, at in zip(
-            _held(run, bars), bars.gpus.tolist(), server.tolist(), strict=True
+            bars.held.tolist(), bars.gpus.tolist(), server.tolist(), strict=True
         )
     ]
     length = (bars.end_s - bars.start_s) / unit.length_s
@@ -159,17 +163,6 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
                       for name, span, words in zip(ids, spans, hovers, strict=True)],
         "hovertemplate": "%{hovertext}<extra></extra>",
     }  # fmt: skip
-
-
-def _held(run: Run, bars: Bars) -> list[int]:
-    """GPUs that the job of each bar holds meanwhile, on all servers: those of elastic ones vary."""
-    starts = np.flatnonzero(run.log.kind == Kind.START)
-    starts = starts[np.argsort(run.log.job[starts], kind="stable")]
-    job, time_s = run.log.job[starts], run.log.time_s[starts]
-    gpus = np.diff(gpu_lists(run.log).first)[starts]
-    first, end = (np.searchsorted(job, bars.job, side).tolist() for side in ("left", "right"))
-    at = zip(first, end, bars.start_s.tolist(), strict=True)
-    return [int(gpus[a:b][np.searchsorted(time_s[a:b], s, "right") - 1]) for a, b, s in at]
 
 
 def _away(run: Run, unit: TimeUnit) -> list[dict[str, Any]]:

@@ -161,6 +161,7 @@ class Tenancy:
     end_s: FloatArray  # (N,)
     place: IntArray  # (N,) 0 for the tenant that came first, and so on
     tenants: IntArray  # (N,) of the GPU in this stretch, `job` included
+    start_event: IntArray  # (N,) of its attempt
 
 
 def tenancy_of(run: Run, gpus: IntArray, between_s: tuple[float, float] | None = None) -> Tenancy:
@@ -175,39 +176,41 @@ def tenancy_of(run: Run, gpus: IntArray, between_s: tuple[float, float] | None =
     row_of_gpu = np.full(run.topology.num_gpus, -1)
     row_of_gpu[gpus] = np.arange(len(gpus))
     visits: list[list[tuple[float, float, int]]] = [[] for _ in range(len(gpus))]
-    columns = (attempts.job, attempts.start_s, attempts.end_s, attempts.start_event)
-    for job, start_s, end_s, event in zip(*(c[seen].tolist() for c in columns), strict=True):
-        rows = row_of_gpu[run.log.gpus[event]]
+    columns = (attempts.start_s, attempts.end_s, attempts.start_event)
+    for visit in zip(*(c[seen].tolist() for c in columns), strict=True):
+        rows = row_of_gpu[run.log.gpus[visit[-1]]]
         for row in rows[rows >= 0].tolist():
-            visits[row].append((start_s, end_s, job))
+            visits[row].append(visit)
     found = [
         (stretch[0], row, *stretch[1:])
         for row, visit in enumerate(visits)
         for stretch in _stretches(visit)
     ]
-    job_, row_, start, end, place, tenants = zip(*found, strict=True) if found else ((),) * 6
+    event_, row_, start, end, place, tenants = zip(*found, strict=True) if found else ((),) * 6
+    start_event = np.array(event_, dtype=np.int64)
     return Tenancy(
-        job=np.array(job_, dtype=np.int64),
+        job=run.log.job[start_event],
         row=np.array(row_, dtype=np.int64),
         start_s=np.array(start, dtype=np.float64),
         end_s=np.array(end, dtype=np.float64),
         place=np.array(place, dtype=np.int64),
         tenants=np.array(tenants, dtype=np.int64),
+        start_event=start_event,
     )
 
 
 def _stretches(visits: list[tuple[float, float, int]]) -> list[tuple[int, float, float, int, int]]:
-    """(job, start, end, place, tenants) of the visits (start, end, job) of one GPU, by starts."""
+    """(event, start, end, place, tenants) of the visits (start, end, event) of a GPU, by starts."""
     found: list[tuple[int, float, float, int, int]] = []
-    inside: list[tuple[float, int]] = []  # (end, job) in order of arrival
+    inside: list[tuple[float, int]] = []  # (end, event) in order of arrival
     since_s = 0.0
 
     def close(until_s: float) -> None:
         if until_s > since_s:
-            for place, (_, job) in enumerate(inside):
-                found.append((job, since_s, until_s, place, len(inside)))
+            for place, (_, event) in enumerate(inside):
+                found.append((event, since_s, until_s, place, len(inside)))
 
-    for start_s, end_s, job in [*visits, (np.inf, np.inf, -1)]:
+    for start_s, end_s, event in [*visits, (np.inf, np.inf, -1)]:
         while inside and min(inside)[0] <= start_s:
             first_s = min(inside)[0]
             close(first_s)
@@ -216,7 +219,7 @@ def _stretches(visits: list[tuple[float, float, int]]) -> list[tuple[int, float,
         if inside:
             close(start_s)
         since_s = start_s
-        inside.append((end_s, job))
+        inside.append((end_s, event))
     return found
 
 

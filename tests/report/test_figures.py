@@ -49,7 +49,7 @@ def test_numbers_stand_only_where_they_fit():
     gpus = np.arange(40)
     tenancy = Tenancy(
         job=np.where(gpus < 10, 7, gpus), row=gpus, start_s=np.zeros(40), end_s=np.full(40, 60.0),
-        place=np.zeros(40, dtype=np.int64), tenants=np.ones(40, dtype=np.int64),
+        place=np.zeros(40, dtype=np.int64), tenants=np.ones(40, dtype=np.int64), start_event=gpus,
     )  # fmt: skip
     for height_in, numbers in ((0.2, set()), (1.5, {"7"}), (8.0, {"7", *map(str, range(10, 40))})):
         axes = figures.new_figure(4.0, height_in).subplots()
