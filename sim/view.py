@@ -112,9 +112,10 @@ class _Left:
 class JobColumns:
     """Columns of the job table, (J,) each; reading one that was not granted raises SignalError.
 
-    Progress-dependent columns are current for queued and running jobs at a decision. `resume_s` of
-    a running job is when its attempt began, or after a restart begins, to make progress. The
-    traits (`sim.jobs`) of a table that has none are None.
+    Progress-dependent columns are current for queued and running jobs at a decision;
+    `attained_gpu_s` of a job that has left is what it had. `resume_s` of a running job is when its
+    attempt began, or after a restart begins, to make progress. The traits (`sim.jobs`) of a table
+    that has none are None.
     """
 
     def __init__(self, *, state: State, jobs: JobTable, granted: Signal) -> None:

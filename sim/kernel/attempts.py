@@ -168,6 +168,7 @@ def end_run(state: State, job: int, status: int) -> None:
     row.run_s += now_s - row.started_s
     row.run_gpu_s += (now_s - row.started_s) * row.held
     row.served_gpu_s += max(0.0, now_s - row.resume_s) * row.held
+    row.attained_gpu_s = row.served_gpu_s
     row.left_s = now_s
     vacate(state, job, state.placed[row.first : row.first + row.held])
     if row.servers > 1:
@@ -215,7 +216,6 @@ def requeue(state: State, job: int, kind: int, keeps_work: bool) -> None:
         row.progress_s = row.saved_s
     row.restarts += 1
     row.seen_progress_s = row.progress_s
-    row.attained_gpu_s = row.served_gpu_s
     queue_insert(state, job)
     log_event(state, kind, job, row.held)
 

@@ -13,7 +13,7 @@ from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
 
 ROUNDING = 1e-9  # of a threshold: a job woken at it counts as past it
-TICK_S = 1e-6  # of waiting: the same for promotions, and for who leaves at once
+TICK_S = 1e-6  # of waiting: the same for promotions
 
 
 class Tiresias(PreemptiveScheduler):
@@ -236,7 +236,6 @@ def least_wait_s(
 
 
 MOST_QUANTA = 200_000  # that are told apart; longer jobs count as having taken these
-NOBODY: IntArray = np.empty(0, dtype=np.int64)
 
 
 class TiresiasGittins(PreemptiveScheduler):
@@ -253,9 +252,8 @@ class TiresiasGittins(PreemptiveScheduler):
     jobs have left, all rank by least attained service. The index is made anew whenever the history
     has grown by `refit_growth_frac`, not at each finish: every change of ranks costs preemptions.
     Ranks are those of whole quanta instead of the paper's queues, so a job is not preempted inside
-    a quantum unless another arrives or the index changes. A job's service when it left is taken
-    from its last quantum seen, so the scheduler asks to be woken at every quantum of a running job
-    even if nobody waits. Placement is left to the placer, as in `tiresias`.
+    a quantum unless another arrives or the index changes. Placement is left to the placer, as in
+    `tiresias`.
     """
 
     order_name = "tiresias_gittins"
@@ -291,52 +289,27 @@ class TiresiasGittins(PreemptiveScheduler):
         self._forget()
 
     def _forget(self) -> None:
-        # Who was there after the last decision, with their service then; of them, who ran, who had.
-        self._here, self._seen_gpu_s, self._seen_s = NOBODY, np.empty(0), -np.inf
-        self._runs: BoolArray = np.empty(0, dtype=np.bool_)
-        self._ran: BoolArray = np.empty(0, dtype=np.bool_)
+        self._ran: set[int] = set()  # of those who are here as of the last decision, who ever ran
         self._history: list[int] = []  # quanta of those who left
         self._refit_at = self.least_history  # length of the history
         self._index = np.empty(0)  # (most quanta,) empty until there is enough history
 
     def decide(self, view: ClusterView) -> Decision:
         """Learn from who has left, then serve by rank."""
-        here = np.concatenate([view.running, view.queued])
-        self._learn(here, view)
-        if len(view.queued) > 0:
-            decision = self.orders(view)
-        else:  # only a quantum that is over
-            decision = Decision(wake_s=self.asked_again_s(view, [], ()))
-        self._here, self._seen_gpu_s = here, view.jobs.attained_gpu_s[here]
-        self._seen_s = view.now_s
-        self._runs = np.arange(len(here)) < len(view.running)
-        self._ran = self._runs | (self._seen_gpu_s > 0)
-        if decision.preempts:
-            self._runs &= ~np.isin(here, decision.preempts)
-        if decision.starts:
-            started = np.isin(here, [start.job for start in decision.starts])
-            self._runs |= started
-            self._ran |= started
+        self._learn(view)
+        decision = self.orders(view)
+        self._ran.update(start.job for start in decision.starts)
         return decision
 
-    def _learn(self, here: IntArray, view: ClusterView) -> None:
+    def _learn(self, view: ClusterView) -> None:
         """Note the service of jobs that have run and left since the last decision."""
-        stays = np.zeros(len(view.jobs.submit_s), dtype=np.bool_)
-        stays[here] = True
-        left = self._ran & ~stays[self._here]
-        if not left.any():
+        runs = set(view.running.tolist())
+        left = self._ran.difference(runs, view.queued.tolist())
+        self._ran = (self._ran - left) | runs
+        if not left:
             return
-        # Woken at every quantum, it last saw who ran in the quantum in which that left. Who waited
-        # or was restarting has no more, nor has who left at once: the clock may round a quantum's
-        # end to just before its job's.
-        since_s = np.maximum(view.jobs.resume_s[self._here], self._seen_s)
-        ran_on = self._runs & (view.now_s > since_s + TICK_S)
-        seen = zip(self._seen_gpu_s[left].tolist(), ran_on[left].tolist(), strict=True)
-        for seen_gpu_s, runs in seen:
-            taken = quanta_of(seen_gpu_s, self.quantum_gpu_s) + 1.0
-            if not runs:
-                taken = max(1.0, np.ceil(seen_gpu_s / self.quantum_gpu_s - ROUNDING))
-            self._history.append(int(min(taken, MOST_QUANTA)))
+        quanta = np.ceil(view.jobs.attained_gpu_s[list(left)] / self.quantum_gpu_s - ROUNDING)
+        self._history += np.clip(quanta, 1, MOST_QUANTA).astype(np.int64).tolist()
         known = len(self._history)
         if known >= self._refit_at:
             self._index = gittins_index(np.array(self._history))
@@ -345,13 +318,6 @@ class TiresiasGittins(PreemptiveScheduler):
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Minus the index; whole quanta attained where there is none, which comes after."""
         return indexed_keys(jobs, view.jobs.attained_gpu_s, self.quantum_gpu_s, self._index)
-
-    def asked_again_s(
-        self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
-    ) -> float | None:
-        """The next quantum even if nobody waits, to learn how long jobs run."""
-        again_s = super().asked_again_s(view, starts, preempts)
-        return self.wake_s(view, starts) if again_s is None else again_s
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """The next time at which a job that runs after this decision has one more quantum."""

@@ -83,6 +83,16 @@ def test_who_gives_up_restarting_took_what_it_had():
     assert run.finish_s[3] == 18
 
 
+def test_who_gives_up_while_nobody_waits_took_what_it_had():
+    # B pushes A aside from 4 to 6. A restarts until 9, but gives up at 8 with one quantum, as B;
+    # nobody is asked before 12. So at 17 C, with one, ranks after D; had A taken two, C would be
+    # done soon and go on.
+    jobs = [Job(0, 1, 20), Job(1, 1, 2), Job(12, 1, 9), Job(17, 1, 2)]
+    gone = fates(8, np.inf, np.inf, np.inf)
+    run = play(world(jobs, cluster(1, 1), restart_s=3.0, traits=gone), gittins(2, 4.0))
+    assert run.finish_s[3] == 19
+
+
 def test_who_takes_whole_quanta_took_these_however_the_clock_rounds():
     # B pushes A aside from 3.6 to 7.2; its third quantum ends just before, at 7.199999999999999. A
     # has had three as well when C comes; had B taken four, A would be done soon and go on.
