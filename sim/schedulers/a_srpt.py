@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -308,6 +308,8 @@ def _empty(view: ClusterView, job: int, most: IntArray) -> Slots:
         tenants=np.zeros(topology.num_gpus, dtype=np.int64),
         gpu_milli=np.zeros(topology.num_gpus, dtype=np.int64),
         cost=np.ones(topology.num_gpus),
-        view=view,
+        view=replace(
+            view, nic_jobs=np.zeros_like(view.nic_jobs), uplink_jobs=np.zeros_like(view.uplink_jobs)
+        ),
         job=job,
     )

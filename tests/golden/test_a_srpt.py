@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.decision import Decision
+from sim.placers.by_job import CompactWait
 from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.a_srpt import ASrpt, VirtualMachine
 from sim.schedulers.orders import Spjf
@@ -17,6 +19,7 @@ from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from sim.view import Signal
 from tests.sim import worlds
+from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, changes, charted, cluster, gantt, parts, physics_of, play, world
 
 
@@ -134,6 +137,21 @@ def test_nobody_waits_for_a_place_that_cores_forbid():
     traits = worlds.demands((1000, 1000, 0, 0b1))
     yard = world([Job(0, 2, 10)], topology, physics=physics, traits=traits)
     assert gantt(play(yard, a_srpt(theta=1.5)))["A"][0] == 5
+
+
+def test_the_best_place_is_that_of_links_without_jobs():
+    # A keeps the NICs of servers 1 and 3 busy. B joins at 6 and finds 0 and 2, of two racks: 1.8 s,
+    # where 0 and 1 without A would take 1.5. So it waits for 0.2 of its duration.
+    topology = cluster(4, [2, 2, 2, 1], servers_per_rack=2, types=("x", "y"))
+    physics = physics_of(topology, server_s=[0.0, 0.0, 0.5, 2.0, 2.0], nic_factor=(1.0, 1.0, 3.0),
+                         compute_s=(1.0, 1.2))  # fmt: skip
+    network = replace(physics.network, rack_s=np.array([[0.0, 0.0, 0.3]]))
+    yard = world([Job(0, 2, 50), Job(1, 4, 8.75)], topology,
+                 physics=replace(physics, network=network))  # fmt: skip
+    scheduler = a_srpt(placer=CompactWait(most_slowdown=1.3), theta=1.1)
+    first = Decision(starts=(worlds.start(0, 2, 6),))
+    run = play(yard, Scripted(first, *[scheduler.decide] * 9, needs=scheduler.needs))
+    assert gantt(run)["B"][0] == 7.75
 
 
 def test_it_reads_profiles_only_to_delay():
