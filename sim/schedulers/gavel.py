@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, SimulationError
+from sim.jobs import ask_of
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gang_gpus, gpus_up, present
 from sim.view import ClusterView, Signal
@@ -39,12 +41,11 @@ def relative_speeds(view: ClusterView, jobs: IntArray, gpus_of_type: IntArray) -
     """
     rows = [view.belief.type_index(name) for name in view.topology.gpu_types]
     pace = 1.0 / view.belief.catalogue.compute_s[view.jobs.profile[jobs]][:, rows]
-    gpus = gang_gpus(view, jobs)
-    accepted = _accepted(view, jobs, len(gpus_of_type)) & (gpus_of_type > 0)
-    fits = accepted & (gpus[:, None] <= gpus_of_type)
+    most, gang = _most_workers(view, jobs, len(gpus_of_type)), view.jobs.num_gpus[jobs]
+    fits = gang[:, None] <= most
     equal = (np.where(fits, pace, 0.0) * gpus_of_type).sum(axis=1) / max(1, gpus_of_type.sum())
     alone = np.where(fits, pace / np.where(equal > 0, equal, 1.0)[:, None], 0.0)
-    mixes = ~fits.any(axis=1) & (gpus <= (accepted * gpus_of_type).sum(axis=1))
+    mixes = ~fits.any(axis=1) & (gang <= most.sum(axis=1))
     return np.column_stack([alone, mixes.astype(np.float64)])
 
 
@@ -65,13 +66,13 @@ def classes_of(
     return Classes(count.astype(np.int64), found[:, 0], found[:, 1:], use), class_of.ravel()
 
 
-def _accepted(view: ClusterView, jobs: IntArray, types: int) -> BoolArray:
-    """(n, T) whether a job takes GPUs of that type."""
-    if view.jobs.demands is None:
-        return np.ones((len(jobs), types), dtype=np.bool_)
-    mask = view.jobs.demands.type_mask[jobs]
-    accepted: BoolArray = (mask[:, None] >> np.arange(types)) & 1 == 1
-    return accepted
+def _most_workers(view: ClusterView, jobs: IntArray, types: int) -> FloatArray:
+    """(n, T) workers of each job that the servers of a type that are up could take if empty."""
+    occupancy, kinds = Occupancy(view), view.topology.server_gpu_type
+    asks = [ask_of(view.jobs.demands, job) for job in jobs.tolist()]
+    like = dict(zip(asks, jobs.tolist(), strict=True))
+    room = {ask: np.bincount(kinds, occupancy.workers(job)[1], types) for ask, job in like.items()}
+    return np.array([room[ask] for ask in asks], dtype=np.float64).reshape(len(jobs), types)
 
 
 MAX_MIN, TOTAL_THROUGHPUT = "max_min", "total_throughput"

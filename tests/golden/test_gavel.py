@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.jobs import Attempts, Demands
+from sim.jobs import ANY_TYPE, Attempts
 from sim.physics.physics import Physics
 from sim.placers.by_room import FirstFit
 from sim.schedulers.gavel import MAX_MIN, TOTAL_THROUGHPUT, Classes, Gavel, time_shares
@@ -19,6 +19,7 @@ from tests.sim.worlds import (
     changes,
     charted,
     cluster,
+    demands,
     gantt,
     physics_of,
     play,
@@ -146,10 +147,10 @@ def test_a_large_gang_has_its_turn_beside_a_job_that_needs_little():
 
 def test_a_type_that_a_job_refuses_is_never_its_own():
     # A is faster on the new type, but accepts only the old one (bit 0).
-    demands = Demands(*(np.array(v) for v in ([1000, 1000], [0, 0], [0, 0], [1, 3])))
+    types = demands((1000, 0, 0, 0b01), (1000, 0, 0, 0b11))
     jobs = [Job(0, 1, 10), Job(0, 1, 10, profile=1)]
     physics = paces(OLD_AND_NEW, 4.0, 2.0)
-    run = play(world(jobs, OLD_AND_NEW, physics=physics, traits={"demands": demands}), gavel())
+    run = play(world(jobs, OLD_AND_NEW, physics=physics, traits=types), gavel())
     assert gantt(run) == {"A": (0, 10, (0,)), "B": (0, 5, (1,))}
 
 
@@ -159,3 +160,17 @@ def test_a_gang_that_no_type_can_hold_runs_across_types():
     run = play(world(jobs, OLD_AND_NEW, physics=physics), gavel())
     assert np.isfinite(run.finish_s).all()
     assert (0, 1) in [stay.gpus for stay in attempts(run.log)["A"]]
+
+
+@pytest.mark.parametrize(
+    ("gang", "ask"),
+    [
+        (2, (1000, 1000, 0, ANY_TYPE)),  # a server has cores for one worker
+        (3, (500, 0, 0, ANY_TYPE)),  # each worker on a GPU of its own
+    ],
+)
+def test_nor_can_a_type_hold_a_gang_whose_workers_find_no_room_there(gang, ask):
+    topology = replace(cluster(2, 2, types=("old", "new")), server_cpu_milli=np.full(2, 1000))
+    physics = paces(topology, 4.0)
+    yard = world([Job(0, gang, 10)], topology, physics=physics, traits=demands(ask))
+    assert gantt(play(yard, gavel()))["A"][0] == 0
