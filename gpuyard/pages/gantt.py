@@ -37,9 +37,7 @@ class Bars:
     end_s: FloatArray  # (N,)
     place: IntArray  # (N,) among the tenants of these GPUs
     tenants: IntArray  # (N,)
-    held: (
-        IntArray  # (N,) GPUs that the job has meanwhile, on all servers: of elastic ones it varies
-    )
+    held: IntArray  # (N,) GPUs that the job has meanwhile, on all servers
 
 
 def gantt_figures(run: Run) -> list[Figure]:
