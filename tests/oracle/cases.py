@@ -1,7 +1,7 @@
 """Small random worlds for hypothesis: every feature of the physics, many ties."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,23 +9,24 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.physics.catalogue import Catalogue
 from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.run import Rules
 from sim.topology.outages import NO_OUTAGES, Outages
 from sim.topology.topology import Topology
-from tests.oracle.life_cases import (
+from tests.oracle.case_parts import (
     checkpoint_rules,
+    linked_topology,
     outages_of,
     with_cores_and_memory,
+    with_host,
+    with_links,
     with_measured_scaling,
+    with_mixes,
     with_traits,
 )
-from tests.oracle.link_cases import linked_topology, with_links
-from tests.oracle.mix_cases import with_host, with_mixes
-from tests.sim.worlds import rules_of
+from tests.sim.worlds import physics_of, rules_of
 
 GPU_TYPES = ("k80", "p100")
 PROFILES = 3
@@ -147,30 +148,22 @@ def _jobs(
 
 
 def _no_physics(topology: Topology) -> Physics:
-    shape = (len(GPU_TYPES), PROFILES, PROFILES)
-    return Physics(
-        catalogue=_catalogue(np.ones((PROFILES, len(GPU_TYPES)))),
-        pairs=PairTable(np.ones(shape), np.ones(shape, dtype=np.bool_), "none"),
-        network=NetworkTables(
-            local_s=np.zeros((PROFILES, 5)),
-            server_s=np.zeros((PROFILES, topology.num_servers + 1)),
-            rack_s=np.zeros((PROFILES, topology.num_racks + 1)),
-            nic_factor=np.ones(2),
-            uplink_factor=np.ones(2),
-        ),
-        reference_gpu="p100",
-    )
+    plain = np.ones((PROFILES, PROFILES)).tolist()
+    known = physics_of(topology, slowdown=plain, compute_s=(1.0, 1.0))
+    return replace(known, reference_gpu="p100")
 
 
 def _physics(topology: Topology, rng: np.random.Generator) -> Physics:
-    shape = (len(GPU_TYPES), PROFILES, PROFILES)
+    plain, shape = _no_physics(topology), (len(GPU_TYPES), PROFILES, PROFILES)
     fits = rng.random(shape) < 0.75
     server_s = rng.random((PROFILES, topology.num_servers + 1))
     rack_s = rng.random((PROFILES, topology.num_racks + 1))
     server_s[:, :2] = 0.0
     rack_s[:, :2] = 0.0
-    return Physics(
-        catalogue=_catalogue(0.5 + rng.random((PROFILES, len(GPU_TYPES)))),
+    compute_s = 0.5 + rng.random((PROFILES, len(GPU_TYPES)))
+    return replace(
+        plain,
+        catalogue=replace(plain.catalogue, compute_s=compute_s),
         pairs=PairTable(1.0 + rng.random(shape), fits & fits.transpose(0, 2, 1), "random"),
         network=NetworkTables(
             local_s=rng.random((PROFILES, 5)) / 4,
@@ -179,12 +172,4 @@ def _physics(topology: Topology, rng: np.random.Generator) -> Physics:
             nic_factor=np.concatenate([[1.0, 1.0], 1.0 + rng.random(2)]),
             uplink_factor=np.concatenate([[1.0, 1.0], 1.0 + rng.random(1)]),
         ),
-        reference_gpu="p100",
     )
-
-
-def _catalogue(compute_s: np.ndarray) -> Catalogue:
-    return Catalogue(
-        names=tuple(f"p{p}" for p in range(PROFILES)), gpu_types=GPU_TYPES, compute_s=compute_s,
-        sync_bytes=np.zeros(PROFILES), gang_ok=np.ones(PROFILES, dtype=np.bool_), source="random",
-    )  # fmt: skip

@@ -16,8 +16,7 @@ from sim.run import Kind, Rules
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
 from tests.oracle.reference_job import Event, ReferenceJob, reference_jobs
-from tests.oracle.reference_physics import ReferencePhysics, Tenants
-from tests.oracle.reference_servers import ReferenceServers
+from tests.oracle.reference_physics import ReferencePhysics, ReferenceServers, Tenants
 from tests.oracle.reference_view import reference_view
 
 

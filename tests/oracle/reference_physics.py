@@ -1,15 +1,110 @@
-"""Speeds of the reference simulator: every one measured anew, from the lists of tenants."""
+"""Speeds and servers of the reference simulator: measured anew, from the lists of tenants."""
 
 import math
 from collections.abc import Callable
 from functools import cache
+from itertools import combinations, combinations_with_replacement
 
+from sim.kernel.layout import UNBOUNDED
+from sim.physics.link_network import LinkNetwork
+from sim.physics.mix_table import MixTable
 from sim.physics.physics import Physics
 from sim.run import Rules
+from sim.topology.outages import Change
 from sim.topology.topology import Topology
 from tests.oracle.reference_job import ReferenceJob
-from tests.oracle.reference_links import ReferenceLinks
-from tests.oracle.reference_mixes import ReferenceMixes
+from tests.physics.network_twin import NetworkTwin, TwinJob
+
+
+class ReferenceLinks:
+    """docs/clusters.md."""
+
+    def __init__(self, network: LinkNetwork, topology: Topology, compute_s: list[list[float]],
+                 kind_of_server: list[int]) -> None:  # fmt: skip
+        graph = topology.links
+        self._server_of = topology.gpu_server.tolist()
+        self._rack_of = topology.server_rack.tolist()
+        self._twin = NetworkTwin(network, self._server_of, lambda a, b: graph.path(a, b).tolist())
+        self._compute_s, self._kind_of_server = compute_s, kind_of_server
+        self._asked: list[tuple[int, tuple[int, ...]]] = []
+        self._answer: dict[int, float] = {}
+
+    def comm_s(self, job: ReferenceJob, running: list[ReferenceJob]) -> float:
+        """Of `job` while these jobs run, in ascending order of rows."""
+        asked = [(each.row, tuple(each.gpus)) for each in running]
+        if asked != self._asked:
+            seconds = self._twin.comm_seconds([self._twin_job(each) for each in running])
+            self._asked = asked
+            self._answer = {each.row: s for each, s in zip(running, seconds, strict=True)}
+        return self._answer[job.row]
+
+    def _twin_job(self, job: ReferenceJob) -> TwinJob:
+        kinds = {self._kind_of_server[self._server_of[gpu]] for gpu in job.gpus}
+        compute_s = max(self._compute_s[job.profile][kind] for kind in kinds)
+        return TwinJob(job.profile, tuple(job.gpus), compute_s)
+
+    def reference_comm_s(self, profile: int, gpus: int) -> float:
+        """Alone on the most compact placement."""
+        return self._twin.comm_seconds([TwinJob(profile, self._compact(gpus))])[0]
+
+    def _compact(self, gpus: int) -> tuple[int, ...]:
+        """Largest servers first; of these, those in the rack that has most of them; in order."""
+        size = {server: self._server_of.count(server) for server in set(self._server_of)}
+        largest = [server for server in size if size[server] == max(size.values())]
+        alike = [self._rack_of[server] for server in largest]
+        order = sorted(size, key=lambda server: (
+            -size[server], -alike.count(self._rack_of[server]), self._rack_of[server], server
+        ))  # fmt: skip
+        found = [gpu for server in order for gpu, at in enumerate(self._server_of) if at == server]
+        return tuple(found[:gpus])
+
+
+class ReferenceMixes:
+    """docs/reference/semantics.md, the section on mixes."""
+
+    def __init__(self, table: MixTable) -> None:
+        self.most = table.most_aggressors
+        profiles = range(table.slowdown.shape[1])
+        sizes = range(1, self.most + 1)
+        mixes = [mix for n in sizes for mix in combinations_with_replacement(profiles, n)]
+        # The columns' order: by size, then by the last profile, then the one before, ...
+        ordered = sorted(mixes, key=lambda mix: (len(mix), mix[::-1]))
+        self.column = {mix: number for number, mix in enumerate(ordered)}
+        self.slowdown = table.slowdown.tolist()
+
+    def slow(
+        self, kind: int, victim: int, pairs: list[float], others: list[tuple[int, int]]
+    ) -> float:
+        """Of the victim beside `others`, (profile, thousandths of the GPU) in order of start."""
+        slow, below = 1.0, 0
+        for milli in sorted({milli for _, milli in others}):
+            there = [profile for profile, theirs in others if theirs >= milli]
+            excess = self._excess(kind, victim, pairs, there)
+            slow += excess * ((milli - below) / 1000.0)
+            below = milli
+        return slow
+
+    def _excess(self, kind: int, victim: int, pairs: list[float], there: list[int]) -> float:
+        if len(there) <= self.most:
+            return self._told(kind, victim, there)
+        whole = _sum(pairs, there)
+        worst = 0.0
+        for part in combinations(there, self.most):
+            alone = _sum(pairs, part)
+            excess = self._told(kind, victim, part)
+            worst = max(worst, excess * (whole / alone) if alone > 0.0 else excess)
+        return worst
+
+    def _told(self, kind: int, victim: int, there: list[int] | tuple[int, ...]) -> float:
+        return self.slowdown[kind][victim][self.column[tuple(sorted(there))]] - 1.0
+
+
+def _sum(pairs: list[float], there: list[int] | tuple[int, ...]) -> float:
+    total = 0.0
+    for profile in there:
+        total += pairs[profile] - 1.0
+    return total
+
 
 Tenants = list[list[ReferenceJob]]  # of each GPU, in order of start
 
@@ -156,3 +251,38 @@ class ReferencePhysics:
         """Jobs that span several of these places, on the busiest one of `job`."""
         wide = [places(other) for other in running if len(places(other)) > 1]
         return max(1, *(sum(1 for spans in wide if place in spans) for place in places(job)))
+
+
+class ReferenceServers:
+    """Counts reasons to be away; recounts everything else from the tenants."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.server_of = topology.gpu_server.tolist()
+        self.type_of = topology.server_gpu_type.tolist()
+        self.reasons = [0] * topology.num_servers
+        self._cpu_milli = self._whole(topology.server_cpu_milli)
+        self._memory_mib = self._whole(topology.server_memory_mib)
+
+    def _whole(self, given: object) -> list[int]:
+        return [UNBOUNDED] * len(self.reasons) if given is None else given.tolist()
+
+    def is_up(self, server: int) -> bool:
+        return self.reasons[server] == 0
+
+    def change(self, server: int, change: int) -> None:
+        self.reasons[server] += -1 if change == Change.OPEN else 1
+
+    def gpus_of(self, server: int) -> list[int]:
+        return [gpu for gpu, where in enumerate(self.server_of) if where == server]
+
+    def cpu_free_milli(self, server: int, tenants: Tenants) -> int:
+        held = [job.cpu_milli for gpu in self.gpus_of(server) for job in tenants[gpu]]
+        return self._cpu_milli[server] - sum(held)
+
+    def memory_free_mib(self, server: int, tenants: Tenants) -> int:
+        held = [job.memory_mib for gpu in self.gpus_of(server) for job in tenants[gpu]]
+        return self._memory_mib[server] - sum(held)
+
+    def free(self, server: int, tenants: Tenants) -> int:
+        """GPUs without a tenant; none while it is away."""
+        return sum(not tenants[gpu] for gpu in self.gpus_of(server)) * self.is_up(server)

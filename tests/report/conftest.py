@@ -10,7 +10,7 @@ from sim.files import ComparisonRow, Labels
 from sim.report.run_folder import collect_record
 from sim.report.summary import summarise
 from tests.report import run_builder
-from tests.report.eventful import eventful_run
+from tests.report.run_builder import eventful_run
 
 
 def labels(scheduler="fifo", **changes):
