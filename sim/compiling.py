@@ -58,8 +58,7 @@ def name_of(dispatcher: Dispatcher) -> str:
 
 def kept_in(dispatcher: Dispatcher) -> str | None:
     """The folder in which its compiled code is kept; None: it is compiled anew in each process."""
-    folder: str | None = dispatcher.stats.cache_path
-    return folder
+    return dispatcher.stats.cache_path
 
 
 def is_of_project(dispatcher: Dispatcher) -> bool:

@@ -57,11 +57,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write piece by piece, which becomes `path` at the end of the block.
-
-    Raises:
-        OSError: the folder cannot be written or is full.
-    """
+    """A file to write piece by piece, `path` at the end of the block; OSError: it is full."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     except OSError as error:
@@ -142,11 +138,7 @@ _INTEGERS = ("agents", "seed", "window")
 
 
 def labels_from_text(cells: dict[str, str]) -> Labels:
-    """Labels from text cells (column -> text), as read from a CSV file.
-
-    Raises:
-        ReportError: a number does not parse, or the role is unknown.
-    """
+    """Labels from cells of a CSV file (column -> text); ReportError: no number, unknown role."""
     numbers = (*_INTEGERS, "load", "stretch")
     texts = {name: cells[name] for name in LABEL_COLUMNS if name not in (*numbers, "part")}
     whole = {name: _integer(name, cells[name]) for name in _INTEGERS}
@@ -189,11 +181,7 @@ def write_comparison_csv(path: Path, rows: Sequence[ComparisonRow]) -> None:
 
 
 def read_comparison_csv(path: Path) -> list[ComparisonRow]:
-    """Read what `write_comparison_csv` wrote; empty metrics become NaN.
-
-    Raises:
-        ReportError: a column is missing, a line is short, or a cell does not parse.
-    """
+    """Read what `write_comparison_csv` wrote, empty metrics as NaN; ReportError names the cell."""
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)
         header = next(lines, [])

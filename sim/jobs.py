@@ -67,8 +67,7 @@ def gpus_of_workers(demands: Demands | None, jobs: IntArray) -> FloatArray:
     """(len(jobs),) GPUs that one worker of each asks for: 1, or the part that it shares."""
     if demands is None:
         return np.ones(len(jobs))
-    part: FloatArray = demands.gpu_milli[jobs] / WHOLE_GPU_MILLI
-    return part
+    return demands.gpu_milli[jobs] / WHOLE_GPU_MILLI
 
 
 @dataclass(frozen=True)
@@ -214,8 +213,7 @@ class JobTable:
     @property
     def gang_gpus(self) -> FloatArray:
         """(J,) GPUs that the whole gang of each asks for; parts of one count as parts."""
-        gpus: FloatArray = self.num_gpus * gpus_of_workers(self.demands, np.arange(len(self)))
-        return gpus
+        return self.num_gpus * gpus_of_workers(self.demands, np.arange(len(self)))
 
     def as_work(self) -> "JobTable":
         """The jobs as they are played: durations, predictions, points of failure times `speed`."""

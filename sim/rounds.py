@@ -38,8 +38,7 @@ def worker_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:
 
 def gang_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:
     """(len(jobs),) GPUs that the whole gang of each asks for."""
-    asked: FloatArray = view.jobs.num_gpus[jobs] * worker_gpus(view, jobs)
-    return asked
+    return view.jobs.num_gpus[jobs] * worker_gpus(view, jobs)
 
 
 def present(view: ClusterView) -> IntArray:

@@ -11,11 +11,7 @@ from sim.view import ClusterView, Signal, Slots
 
 
 def placed(placer: Placer, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
-    """The placer's choice; None if the job should wait.
-
-    Raises:
-        InvalidDecision: it is no list of GPUs, or one of them was not offered.
-    """
+    """The placer's choice, None to wait; InvalidDecision: no list of GPUs, or one not offered."""
     given = placer.place(gang, slots, rng)
     if given is None:
         return None

@@ -19,18 +19,10 @@ from sim.engine.given import check_decision
 from sim.engine.loop import EngineLoop
 from sim.errors import SimulationError
 from sim.jobs import CANCELLED, JobTable
+from sim.kernel import step
 from sim.kernel.attempts import cordon
 from sim.kernel.building import make_state
 from sim.kernel.layout import FINISHED, QUEUED, WITHDRAWN, State
-from sim.kernel.step import (
-    FULL,
-    ILLEGAL,
-    LEGAL,
-    OVER,
-    STUCK,
-    advance_until_decision,
-    apply_decision,
-)
 from sim.physics.physics import Physics
 from sim.protocols import Loop, Looping, Scheduler, drive
 from sim.run import EventLog, GpuLists, Kind, Rules, Run
@@ -200,20 +192,20 @@ class Simulator:
                 progress(self.finished(), self.now_s)
 
         verdict = drive(loop, self.flush, tell)
-        if verdict == STUCK:
+        if verdict == step.STUCK:
             raise stuck(self.state, self.jobs)
-        if verdict == ILLEGAL:
+        if verdict == step.ILLEGAL:
             raise refusal(*loop.fault, self.state, self.jobs)
 
     def advance(self) -> bool:
         """Let time pass until a decision is due; False when everything is over."""
         if self._recorder.half_full():
             self.flush()
-        while (verdict := advance_until_decision(self.state)) == FULL:
+        while (verdict := step.advance_until_decision(self.state)) == step.FULL:
             self.flush()
-        if verdict == STUCK:
+        if verdict == step.STUCK:
             raise stuck(self.state, self.jobs)
-        return verdict != OVER
+        return verdict != step.OVER
 
     def flush(self) -> None:
         """Move what compiled code has logged out of its way.
@@ -243,7 +235,7 @@ class Simulator:
             self.state.world["wake_s"] = wake_s
             return
         gangs = [len(start.gpus) for start in starts]
-        verdict, job, what = apply_decision(
+        verdict, job, what = step.apply_decision(
             self.state,
             np.array(preempts, dtype=np.int64) if preempts else NO_INTS,
             np.array([(f.job, f.partition) for f in forwards], dtype=np.int64).reshape(-1, 2),
@@ -255,7 +247,7 @@ class Simulator:
         )
         if self._recorder.half_full():
             self.flush()
-        if verdict != LEGAL:
+        if verdict != step.LEGAL:
             raise refusal(verdict, job, what, self.state, self.jobs)
 
     def num_events(self) -> int:

@@ -181,11 +181,7 @@ def _longest_s(before: Precedence, duration_s: FloatArray, rows: list[int]) -> f
 
 
 def side_by_side(graph: TaskGraph, count: int) -> TaskGraph:
-    """`count` copies without edges between them; copy 2 of task `a` is `a #2`.
-
-    Raises:
-        DagError: a count below 1.
-    """
+    """`count` copies without edges between them, task `a #2` of copy 2; DagError if below 1."""
     if count < 1:
         raise DagError(f"{count} copies of {graph.name}; there must be at least 1")
     tasks = [f"{task} #{copy}" for copy in range(1, count + 1) for task in graph.tasks]

@@ -257,8 +257,7 @@ def _swum(
     wanted = max(1.0, 10.0 ** rng.uniform(*MOVING_LOG10) * len(weight))
     moves = rng.random(len(weight)) < wanted * weight / max(float(weight.sum()), 1e-300)
     noise = 10.0 ** rng.uniform(*NOISE_LOG10) * rng.standard_normal(len(weight))
-    swum: FloatArray = theirs + np.where(moves, factor * (theirs - mine) + noise * theirs, 0.0)
-    return swum
+    return theirs + np.where(moves, factor * (theirs - mine) + noise * theirs, 0.0)
 
 
 def _gaps_s(sea: Sea, whale: Whale) -> FloatArray:

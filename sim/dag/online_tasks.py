@@ -258,8 +258,7 @@ def left_s(
     left = view.jobs.predicted_remaining_s[jobs]
     over = np.maximum(overrun_frac * view.jobs.estimate_s[jobs], SHORTEST_S)
     restart = np.maximum(0.0, view.jobs.resume_s[jobs] - view.now_s)
-    times_s: FloatArray = np.where(left > 0.0, left, over) * slowness + restart
-    return times_s
+    return np.where(left > 0.0, left, over) * slowness + restart
 
 
 def _fits(view: ClusterView, jobs: IntArray, capacity: IntArray) -> tuple[IntArray, IntArray]:

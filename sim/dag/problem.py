@@ -224,11 +224,7 @@ def drawn_machines(
     least_share: float,  # the lowest, as a share of that; rates are uniform between the two
     rng: np.random.Generator,  # of models and rates
 ) -> Machines:
-    """Servers of one random model each; between two servers a random part of the capacity is free.
-
-    Raises:
-        DagError: a number out of range.
-    """
+    """Servers of one random model each, part of each link free; DagError: a number out of range."""
     if gpus < 1 or per_server < 1 or not models:
         raise DagError(
             f"{gpus} GPUs of {len(models)} models, {per_server} a server: must be above 0"

@@ -311,5 +311,4 @@ def moving_tasks(problem: DagProblem, judged: Judged, rng: np.random.Generator) 
 
 def leaving_tasks(moves: BoolArray, rng: np.random.Generator) -> BoolArray:
     """(n,) those of the moving tasks that leave their GPU: in half of the plans, none."""
-    leaves: BoolArray = moves & (rng.random(len(moves)) < LEAVES * rng.integers(2))
-    return leaves
+    return moves & (rng.random(len(moves)) < LEAVES * rng.integers(2))

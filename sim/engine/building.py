@@ -220,8 +220,7 @@ def _likes(rule: RowArray, belief: Physics) -> IntArray:
     if rule["least_speed"][0] > 0 or not np.isfinite(slowdown).all():
         return np.arange(profiles)
     beside = np.array(feasible).transpose(1, 0, 2).reshape(profiles, -1)
-    like: IntArray = np.unique(beside, axis=0, return_inverse=True)[1].reshape(-1)
-    return like
+    return np.unique(beside, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _waiters(rule: RowArray, class_of: IntArray, view: ClusterView) -> RowArray:

@@ -42,11 +42,7 @@ def no_order(owner: object, other: str) -> GpuYardError:
 
 
 def attribute(owner: object, name: str) -> Any:
-    """An attribute that the class has to have.
-
-    Raises:
-        GpuYardError: it has none, or one of another kind; names class, attribute and fix.
-    """
+    """An attribute of this kind that the class has to have; GpuYardError, with the fix."""
     missing = object()
     value = getattr(owner, name, missing)
     if value is missing:
@@ -57,11 +53,7 @@ def attribute(owner: object, name: str) -> Any:
 
 
 def check_part(part: object, role: str, *names: str) -> None:
-    """Refuse what is no placer or sharing rule: it has no `place`, or lacks one of `names`.
-
-    Raises:
-        GpuYardError: naming what was given, and the fix.
-    """
+    """Refuse what is no placer or sharing rule: without `place` or one of `names`; GpuYardError."""
     if not callable(getattr(part, "place", None)):
         raise GpuYardError(
             f"{role} is {_shown(part)} ({called(part)}), which has no method `place`; name one of "
@@ -72,11 +64,7 @@ def check_part(part: object, role: str, *names: str) -> None:
 
 
 def numbers(owner: object, method: str, given: object, count: int) -> FloatArray:
-    """(count,) the numbers that a method gives, one a job.
-
-    Raises:
-        GpuYardError: it gives something else; names class, method and what it has to give.
-    """
+    """(count,) the numbers that a method gives, one a job; GpuYardError if it gives others."""
     try:
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -94,11 +82,7 @@ def numbers(owner: object, method: str, given: object, count: int) -> FloatArray
 
 
 def rows(owner: object, given: object) -> IntArray:
-    """(N,) the job rows that `order` gives.
-
-    Raises:
-        GpuYardError: it gives something else; names class, method and what it has to give.
-    """
+    """(N,) the job rows that `order` gives; GpuYardError if it gives something else."""
     if not _are_whole(given):
         raise GpuYardError(
             f"{called(owner)}.order gives {_shown(given)}; it must give the jobs of view.queued, "
@@ -193,11 +177,7 @@ def _is_time(value: object) -> bool:
 
 
 def check_scheduler(given: object) -> None:
-    """Refuse what is no scheduler: a method is missing, or name or needs.
-
-    Raises:
-        GpuYardError: naming the class and the fix.
-    """
+    """Refuse by a GpuYardError what is no scheduler: a method is missing, or name or needs."""
     for name, fix in (("decide", "decide(self, view)"), ("reset", "reset(self, seed)")):
         if not callable(getattr(given, name, None)):
             raise GpuYardError(

@@ -73,11 +73,7 @@ class Occupancy:
         return self._tenants
 
     def occupy(self, job: int, gpus: IntArray) -> None:
-        """Book `job` on `gpus`.
-
-        Raises:
-            GpuYardError: one of them has as many tenants as it may have, or there is no such GPU.
-        """
+        """Book `job` on `gpus`; GpuYardError where one of them is full, or there is no such GPU."""
         # A copy of what is given: of one type, whatever that is.
         wrong = try_occupying(self._allocation, job, np.array(gpus), next(self._spares.versions))
         if wrong != ALL_WELL:
@@ -85,11 +81,7 @@ class Occupancy:
         self._tenants = None
 
     def vacate(self, job: int, gpus: IntArray) -> None:
-        """Free `gpus` of `job`.
-
-        Raises:
-            GpuYardError: it does not hold one of them.
-        """
+        """Free `gpus` of `job`; GpuYardError where it does not hold one of them."""
         wrong = try_vacating(self._allocation, job, np.array(gpus), next(self._spares.versions))
         if wrong != ALL_WELL:
             raise GpuYardError(f"job row {job} cannot leave GPU {gpus[wrong]}: it is not on it")
@@ -157,8 +149,7 @@ class Occupancy:
     def _lacks(self, view: ClusterView, job: int, gpus: IntArray) -> BoolArray:
         """(S,) where cores or memory do not suffice for a worker of `job` on each of `gpus`."""
         wanted = np.bincount(view.topology.gpu_server[gpus], minlength=view.topology.num_servers)
-        lacks: BoolArray = wanted > self.workers(job)[0]
-        return lacks
+        return wanted > self.workers(job)[0]
 
     def exclusive(self, view: ClusterView, job: int) -> Slots:
         """GPUs of the servers that `view` owns on which `job` finds what it asks for.

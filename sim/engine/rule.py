@@ -87,8 +87,7 @@ class Filling(Protocol):
 
 def own_code(part: object) -> int | None:
     """A class's `engine_code`, not that of a parent class."""
-    code: int | None = type(part).__dict__.get("engine_code")
-    return code
+    return type(part).__dict__.get("engine_code")
 
 
 MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away

@@ -97,8 +97,7 @@ def _places(state: State, jobs: IntArray) -> IntArray:
     """Where the GPUs of these jobs stand in `placed`."""
     first, held = state.job["first"][jobs], state.job["held"][jobs]
     begin = np.cumsum(held) - held
-    at: IntArray = np.repeat(first - begin, held) + np.arange(held.sum())
-    return at
+    return np.repeat(first - begin, held) + np.arange(held.sum())
 
 
 def _rows(jobs: Any) -> IntArray:

@@ -45,11 +45,7 @@ def plain_name(gpu_type: str) -> str:
 
 
 def gpu_table(values: Mapping[str, Any]) -> GpuTable:
-    """The table from the section `gpus` of the configuration; an entry of null is left out.
-
-    Raises:
-        PhysicsError: naming key, value and rule.
-    """
+    """The table from the section `gpus`, entries of null left out; PhysicsError names the key."""
     if not isinstance(values, Mapping):
         raise PhysicsError(
             f"gpus is {values!r}; it is the table of GPU types. GPUs of the cluster: "
@@ -183,11 +179,7 @@ class StandInFinder:
         return {plain_name(name): name for name in self.known}
 
     def of(self, gpu_types: Sequence[str]) -> tuple[StandIn, ...]:
-        """The stand-ins of all types that need one, in the given order.
-
-        Raises:
-            PhysicsError: nothing is known of a type; naming where the user wrote it, and the fix.
-        """
+        """The stand-ins of types that need one, as given; PhysicsError: nothing is known of one."""
         names = list(dict.fromkeys(gpu_types))
         found = {name: self._of(name) for name in names if not self._is_free(name)}
         like, speed = self.known[0], 1.0
@@ -361,11 +353,7 @@ def more_types(
     kinds: Mapping[str, GpuKind],  # what the cluster's description says of its types
     physics_off: bool,  # a type of which nothing is known runs as one that is known
 ) -> MoreTypes:
-    """Stand-ins for the types of a cluster that `base` lacks.
-
-    Raises:
-        PhysicsError: nothing is known of a type.
-    """
+    """Stand-ins for types of a cluster that `base` lacks; PhysicsError: nothing is known of one."""
     known = base.gpu_types
     own = (A100,) if A100 not in known and covers(base) else ()
     finder = StandInFinder(known=(*known, *own), table=table, kinds=kinds, physics_off=physics_off)

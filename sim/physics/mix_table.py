@@ -181,11 +181,7 @@ def mix_table(pairs: PairTable, most_aggressors: int, predict: Predict) -> MixTa
 
 
 def check_size(types: int, profiles: int, most_aggressors: int) -> None:
-    """Refuse a table of more than `MOST_MIB`.
-
-    Raises:
-        PhysicsError: with the size, and the most aggressors that would do.
-    """
+    """Refuse a table above `MOST_MIB` by a PhysicsError with the most aggressors that would do."""
     mib = [types * profiles * columns(profiles, k) * 8 / 2**20 for k in range(most_aggressors + 1)]
     if mib[-1] <= MOST_MIB:
         return

@@ -75,8 +75,7 @@ class DallyProfiles(LayeredCatalogue):
 def compute_share(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:
     """(P, N + 1) compute over step on the most compact placement of N GPUs, the most of `gangs`."""
     compute_s = physics.catalogue.compute_s[:, [physics.type_index(physics.reference_gpu)]]
-    share: FloatArray = compute_s / reference_steps_s(gangs, topology, physics)
-    return share
+    return compute_s / reference_steps_s(gangs, topology, physics)
 
 
 PARAMETER_SERVER, ALL_REDUCE = "ps", "ring"
@@ -168,11 +167,7 @@ class YorkProfiles(GangCatalogue):
         # Name -> `param_mb` (gradients, MB) and `gflops` (GFLOP a sample).
         models: Mapping[str, Mapping[str, float]],
     ) -> None:
-        """Make all rows.
-
-        Raises:
-            PhysicsError: naming the key, the value and the rule.
-        """
+        """Make all rows; PhysicsError names key, value and rule."""
         _check(gpu_types, tflops, most_gpus, batches, models)
         rows = list(product(models, batches, range(1, most_gpus + 1)))
         gang = np.array([g for _, _, g in rows], dtype=np.int64)

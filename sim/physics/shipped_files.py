@@ -169,11 +169,7 @@ class StandIns:
     names: Mapping[str, str]
 
     def pair_table(self, catalogue: Catalogue) -> PairTable:
-        """The stand-ins' slow-downs in the catalogue's order.
-
-        Raises:
-            PhysicsError: a model has no stand-in, or the stand-ins' catalogue lacks it or the type.
-        """
+        """The stand-ins' slow-downs in the catalogue's order; PhysicsError where one is missing."""
         table = self.model.pair_table(self.profiles)
         rows = self._found("profile", self.profiles.names, map(self._stand_in, catalogue.names))
         types = self._found("GPU type", self.profiles.gpu_types, catalogue.gpu_types)

@@ -5,28 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sim import codes
 from sim.arrays import BoolArray, IntArray
-from sim.codes import (
-    BEST_FIT,
-    CLOSEST,
-    CONSOLIDATED,
-    DELAY,
-    FIRST_FIT,
-    LEAST_INTERFERENCE,
-    LEAST_LOADED,
-    PACKED,
-    SKEW,
-    WORST_FIT,
-)
 from sim.errors import GpuYardError
 from sim.physics.catalogue import Catalogue, plain
-from sim.placers.filling import (
-    fewest_servers,
-    filled,
-    filled_emptiest_first,
-    nearest_first,
-    spread_out,
-)
+from sim.placers import filling
 from sim.placers.tiers import NETWORK, needed_tier, offer, servers_to_fill
 from sim.view import ClusterView, Signal, Slots
 
@@ -36,7 +19,7 @@ class FirstFit:
 
     name = "first_fit"
     needs = Signal.NONE
-    engine_code = FIRST_FIT
+    engine_code = codes.FIRST_FIT
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
@@ -56,7 +39,7 @@ class BestFit:
 
     name = "best_fit"
     needs = Signal.NONE
-    engine_code = BEST_FIT
+    engine_code = codes.BEST_FIT
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
@@ -67,7 +50,7 @@ class BestFit:
         # Servers with too few for the whole gang come last, where one has enough.
         short = (usable < gang) & (usable.max() >= gang)
         servers = slots.servers[np.lexsort((usable, short))]
-        return filled(slots, servers, gang)
+        return filling.filled(slots, servers, gang)
 
 
 class WorstFit:
@@ -80,12 +63,12 @@ class WorstFit:
 
     name = "worst_fit"
     needs = Signal.NONE
-    engine_code = WORST_FIT
+    engine_code = codes.WORST_FIT
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
         del rng
-        return filled_emptiest_first(slots, gang)
+        return filling.filled_emptiest_first(slots, gang)
 
 
 class Packed:
@@ -96,16 +79,16 @@ class Packed:
 
     name = "packed"
     needs = Signal.NONE
-    engine_code = PACKED
+    engine_code = codes.PACKED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
         del rng
         usable, size = slots.usable_per_server, slots.most_per_server
-        servers = fewest_servers(slots.servers, usable, size, gang)
+        servers = filling.fewest_servers(slots.servers, usable, size, gang)
         if len(servers) == 0:
-            return filled_emptiest_first(slots, gang)
-        return filled(slots, servers, gang)
+            return filling.filled_emptiest_first(slots, gang)
+        return filling.filled(slots, servers, gang)
 
 
 class Consolidated:
@@ -118,14 +101,14 @@ class Consolidated:
 
     name = "consolidated"
     needs = Signal.NONE
-    engine_code = CONSOLIDATED
+    engine_code = codes.CONSOLIDATED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs of the compact placement, or None while it is not there."""
         del rng
         size = slots.most_per_server
-        servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
-        return filled(slots, servers, gang) if len(servers) > 0 else None
+        servers = filling.fewest_servers(slots.servers, slots.usable_per_server, size, gang)
+        return filling.filled(slots, servers, gang) if len(servers) > 0 else None
 
 
 class LeastLoaded:
@@ -137,7 +120,7 @@ class LeastLoaded:
 
     name = "least_loaded"
     needs = Signal.NONE
-    engine_code = LEAST_LOADED
+    engine_code = codes.LEAST_LOADED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
@@ -145,7 +128,7 @@ class LeastLoaded:
         if slots.usable_per_server[slots.servers].sum() < gang:
             return None
         first = slots.topology.server_first_gpu
-        return spread_out(
+        return filling.spread_out(
             slots.servers, first, slots.usable, slots.usable_per_server, slots.tenants, gang
         )
 
@@ -159,7 +142,7 @@ class LeastInterference:
 
     name = "least_interference"
     needs = Signal.PROFILE | Signal.INTERFERENCE
-    engine_code = LEAST_INTERFERENCE
+    engine_code = codes.LEAST_INTERFERENCE
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
@@ -203,7 +186,7 @@ class Closest:
 
     name = "closest"
     needs = Signal.NONE
-    engine_code = CLOSEST
+    engine_code = codes.CLOSEST
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
@@ -211,7 +194,7 @@ class Closest:
         topology, usable = slots.topology, slots.usable_per_server
         if usable[slots.servers].sum() < gang:
             return None
-        servers = nearest_first(
+        servers = filling.nearest_first(
             slots.servers, usable, topology.server_rack, topology.num_racks, gang
         )
         place = np.zeros(topology.num_servers, dtype=np.int64)
@@ -239,7 +222,7 @@ class Delay:
 
     name = "delay"
     needs = Signal.NONE
-    engine_code = DELAY
+    engine_code = codes.DELAY
 
     def __init__(self, *, rack_wait_s: float, anywhere_wait_s: float) -> None:
         """`rack_wait_s`: wait for a server; `anywhere_wait_s`: for a rack. Infinite: for ever."""
@@ -263,7 +246,7 @@ class Delay:
             topology.num_racks, now_s >= since_s + self.rack_wait_s,
             now_s >= since_s + self.anywhere_wait_s,
         )  # fmt: skip
-        return filled(slots, servers, gang) if len(servers) > 0 else None
+        return filling.filled(slots, servers, gang) if len(servers) > 0 else None
 
     def wake_s(self, view: ClusterView, job: int) -> float | None:
         """When the next timer of a waiting job runs out."""
@@ -292,7 +275,7 @@ class Skew:
 
     name = "skew"
     needs = Signal.PROFILE | Signal.INTERFERENCE
-    engine_code = SKEW
+    engine_code = codes.SKEW
 
     def __init__(self, *, models: Sequence[str]) -> None:
         """`models`: beginnings of the names of skewed models; only letters and digits count."""

@@ -14,18 +14,8 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, check_numbers
 from sim.jobs import ask_of
 from sim.physics.published_profiles import compute_share
+from sim.placers import tiers
 from sim.placers.by_room import Skew
-from sim.placers.tiers import (
-    CONSOLIDATED,
-    MACHINE,
-    MANUAL,
-    NETWORK,
-    RACK,
-    DelayTimers,
-    Patience,
-    needed_tier,
-    offer,
-)
 from sim.view import ClusterView, Signal
 
 RATE_DIGITS = 9  # rates that differ less are ties
@@ -43,7 +33,9 @@ class _Bidding:
     starts: list[Start] = field(default_factory=list)
     needed: dict[tuple[int, ...], int] = field(default_factory=dict)  # tier a kind of job needs
     refused: dict[tuple[int, ...], int] = field(default_factory=dict)  # widest tier without room
-    patience: dict[int, Patience] = field(default_factory=dict)  # by gang, as the instant began
+    patience: dict[int, tiers.Patience] = field(
+        default_factory=dict
+    )  # by gang, as the instant began
 
 
 class Dally:
@@ -89,15 +81,15 @@ class Dally:
             raise GpuYardError(
                 f"scheduler.ideal is {ideal!r}; it must be one of {', '.join(IDEALS)}"
             )
-        manual = Patience(rack_leases, network_leases)
+        manual = tiers.Patience(rack_leases, network_leases)
         self.lease_s = float(lease_s)
-        self.timers = DelayTimers(
+        self.timers = tiers.DelayTimers(
             timers=timers, lease_s=self.lease_s, manual=manual, history_leases=history_leases
         )
         self.ideal = ideal
         without = ideal == NO_NETWORK
         self.needs = Signal.PROFILE | Signal.INTERFERENCE if without else Signal.NONE
-        by_hand = f"{rack_leases:g}-{network_leases:g}" if timers == MANUAL else ""
+        by_hand = f"{rack_leases:g}-{network_leases:g}" if timers == tiers.MANUAL else ""
         self.name = f"{self.order_name}+{timers}{by_hand}" + (f"+{ideal}" if without else "")
         self.reset(0)
 
@@ -142,18 +134,18 @@ class Dally:
         view, gang = bidding.view, int(bidding.view.jobs.num_gpus[job])
         like = gang, *ask_of(view.jobs.demands, job)
         if like not in bidding.needed:
-            bidding.needed[like] = needed_tier(bidding.occupancy.exclusive(view, job), gang)
+            bidding.needed[like] = tiers.needed_tier(bidding.occupancy.exclusive(view, job), gang)
         widest = self._widest(bidding, job, gang, bidding.needed[like])
         if bidding.refused.get(like, -1) >= widest:
             return
         slots = bidding.occupancy.exclusive(view, job)
-        found = offer(slots, gang, widest)
+        found = tiers.offer(slots, gang, widest)
         if found is None:
             bidding.refused[like] = widest
             return
         tight = bidding.occupancy.tightest(view, job)  # a part of a GPU, where least is left over
-        tier, offered = (tight and offer(tight, gang, found[0])) or found
-        if tier < RACK or self._takes_rack(bidding, job, gang, bidding.needed[like]):
+        tier, offered = (tight and tiers.offer(tight, gang, found[0])) or found
+        if tier < tiers.RACK or self._takes_rack(bidding, job, gang, bidding.needed[like]):
             self._record(view.now_s, job, gang, tier)
         accepted = self._own(bidding, job, offered)
         bidding.occupancy.occupy(job, accepted)
@@ -175,9 +167,9 @@ class Dally:
         if gang not in bidding.patience:
             bidding.patience[gang] = self.timers.patience(gang, bidding.view.now_s)
         network_s = bidding.patience[gang].network_leases * self.lease_s
-        if needed >= NETWORK or bidding.view.now_s >= self._assigned_s[job] + network_s:
-            return NETWORK
-        return RACK if self._takes_rack(bidding, job, gang, needed) else MACHINE
+        if needed >= tiers.NETWORK or bidding.view.now_s >= self._assigned_s[job] + network_s:
+            return tiers.NETWORK
+        return tiers.RACK if self._takes_rack(bidding, job, gang, needed) else tiers.MACHINE
 
     def _takes_rack(self, bidding: _Bidding, job: int, gang: int, needed: int) -> bool:
         """Whether a rack will do as a rack: by its own timer, not by the network's alone.
@@ -185,14 +177,14 @@ class Dally:
         What is taken as any GPUs tells nothing of how long racks are waited for.
         """
         rack_s = bidding.patience[gang].rack_leases * self.lease_s
-        return bool(needed == RACK or bidding.view.now_s >= self._assigned_s[job] + rack_s)
+        return bool(needed == tiers.RACK or bidding.view.now_s >= self._assigned_s[job] + rack_s)
 
     def _record(self, now_s: float, job: int, gang: int, tier: int) -> None:
         """Remember how long the job waited for what it accepts."""
         wait_leases = (now_s - float(self._assigned_s[job])) / self.lease_s
-        if tier == MACHINE:
+        if tier == tiers.MACHINE:
             self.timers.machine.record(gang, now_s, wait_leases)
-        elif tier == RACK:
+        elif tier == tiers.RACK:
             self.timers.rack.record(gang, now_s, wait_leases)
 
     def _wake_s(self, bidding: _Bidding, parts: bool) -> float | None:
@@ -228,7 +220,7 @@ class TiresiasOnLeases(Dally):
     def __init__(self, *, lease_s: float, placer: Skew) -> None:
         """`placer` knows which models are skewed (conf/placer/skew.yaml)."""
         super().__init__(
-            lease_s=lease_s, ideal=COMPACT, timers=CONSOLIDATED, rack_leases=0.0,
+            lease_s=lease_s, ideal=COMPACT, timers=tiers.CONSOLIDATED, rack_leases=0.0,
             network_leases=0.0, history_leases=1.0,
         )  # fmt: skip
         self._placer = placer
@@ -243,7 +235,7 @@ class TiresiasOnLeases(Dally):
         del gang
         view = bidding.view
         skewed = self._placer.skewed(view.belief.catalogue)[view.jobs.profile[job]]
-        return needed if skewed else NETWORK
+        return needed if skewed else tiers.NETWORK
 
     def _takes_rack(self, bidding: _Bidding, job: int, gang: int, needed: int) -> bool:
         del bidding, job, gang, needed

@@ -2,21 +2,12 @@
 
 import numpy as np
 
+from sim import rounds
 from sim.arrays import FloatArray, IntArray
 from sim.errors import check_numbers
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.protocols import Placer
-from sim.rounds import (
-    RoundScheduler,
-    Share,
-    ToldScaling,
-    gpus_between,
-    gpus_up,
-    present,
-    shares_of,
-    worker_gpus,
-)
 from sim.view import ClusterView, Signal
 
 
@@ -103,7 +94,7 @@ OVERTIME_FRAC = 0.05  # of its prediction: what is left at least, however long t
 SHORTEST_S = 1.0
 
 
-class Optimus(RoundScheduler):
+class Optimus(rounds.RoundScheduler):
     """Every round elastic jobs get GPUs where these shorten their rest most.
 
     Source: Peng and others, "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning
@@ -135,38 +126,40 @@ class Optimus(RoundScheduler):
         super().__init__(placer=placer, round_s=round_s)
         check_numbers("scheduler", "from 0 to below 1", hysteresis_frac=hysteresis_frac)
         self.hysteresis_frac = hysteresis_frac
-        self._scaling = ToldScaling()
+        self._scaling = rounds.ToldScaling()
 
-    def allot(self, view: ClusterView) -> list[Share]:
+    def allot(self, view: ClusterView) -> list[rounds.Share]:
         """The GPUs that are up, divided among all jobs."""
-        return self._divided(view, present(view), int(gpus_up(view).sum()) * WHOLE_GPU_MILLI)
+        return self._divided(
+            view, rounds.present(view), int(rounds.gpus_up(view).sum()) * WHOLE_GPU_MILLI
+        )
 
-    def leftovers(self, view: ClusterView) -> list[Share]:
+    def leftovers(self, view: ClusterView) -> list[rounds.Share]:
         """Everybody with the fewest GPUs, in order."""
-        return self._fewest(view, present(view))
+        return self._fewest(view, rounds.present(view))
 
-    def newcomers(self, view: ClusterView) -> list[Share]:
+    def newcomers(self, view: ClusterView) -> list[rounds.Share]:
         """What is free, divided among those who wait; who finds no place for that asks for less."""
         free = int(view.server_free[view.servers].sum()) * WHOLE_GPU_MILLI
         jobs = np.sort(view.queued)
         return self._divided(view, jobs, free) + self._fewest(view, jobs)
 
-    def _fewest(self, view: ClusterView, jobs: IntArray) -> list[Share]:
+    def _fewest(self, view: ClusterView, jobs: IntArray) -> list[rounds.Share]:
         """The jobs with the fewest GPUs they run on, in order."""
         least = _limits(view, jobs)[:, 0]
         order = self._order(view, jobs, self._speed(view, jobs))
-        return shares_of(jobs[order], least[order])
+        return rounds.shares_of(jobs[order], least[order])
 
-    def _divided(self, view: ClusterView, jobs: IntArray, room_milli: int) -> list[Share]:
+    def _divided(self, view: ClusterView, jobs: IntArray, room_milli: int) -> list[rounds.Share]:
         speed = self._speed(view, jobs)
         order = self._order(view, jobs, speed)
         jobs, speed = jobs[order], speed[order]
         held = np.where(np.isin(jobs, view.running), view.jobs.held[jobs], 0)
-        size_milli = np.rint(worker_gpus(view, jobs) * WHOLE_GPU_MILLI).astype(np.int64)
+        size_milli = np.rint(rounds.worker_gpus(view, jobs) * WHOLE_GPU_MILLI).astype(np.int64)
         time_s = _left_s(view, jobs)[:, None] / speed
         limits = _limits(view, jobs)
         gpus = divide(time_s, limits, held, size_milli, room_milli, self.hysteresis_frac)
-        return shares_of(jobs, gpus)
+        return rounds.shares_of(jobs, gpus)
 
     def _speed(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """(n, W + 1) work a second with k GPUs, over that with the gang; column 0 is infinite."""
@@ -182,17 +175,15 @@ class Optimus(RoundScheduler):
         """Positions in `jobs`, fewest GPU-seconds to go first."""
         least = _limits(view, jobs)[:, 0]
         time_s = _left_s(view, jobs) / speed[np.arange(len(jobs)), least]
-        order: IntArray = np.argsort(time_s * least * worker_gpus(view, jobs), kind="stable")
-        return order
+        return np.argsort(time_s * least * rounds.worker_gpus(view, jobs), kind="stable")
 
 
 def _left_s(view: ClusterView, jobs: IntArray) -> FloatArray:
     """(n,) predicted remaining work."""
     floor_s = np.maximum(OVERTIME_FRAC * view.jobs.estimate_s[jobs], SHORTEST_S)
-    left_s: FloatArray = np.maximum(view.jobs.predicted_remaining_s[jobs], floor_s)
-    return left_s
+    return np.maximum(view.jobs.predicted_remaining_s[jobs], floor_s)
 
 
 def _limits(view: ClusterView, jobs: IntArray) -> IntArray:
     """(n, 2) fewest and most GPUs; no more than the cluster has."""
-    return np.column_stack(gpus_between(view, jobs))
+    return np.column_stack(rounds.gpus_between(view, jobs))

@@ -5,21 +5,14 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.codes import ARRIVAL, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TETRIS, TRUE_LEFT
 from sim.decision import Start
-from sim.engine.composed import (
-    ByArrival,
-    ByTimeLeft,
-    ByWorkLeft,
-    PreemptiveScheduler,
-    QueueScheduler,
-    next_s,
-)
+from sim.engine import composed
 from sim.engine.queues import tetris_score
 from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
 
 
-class Fifo(ByArrival):
+class Fifo(composed.ByArrival):
     """Jobs start in order of submission.
 
     Strict by default: a head that cannot be placed blocks the queue, as in Helios' and Tiresias'
@@ -37,7 +30,7 @@ class Fifo(ByArrival):
             self.order_name = "fifo_skip"
 
 
-class Sjf(ByTimeLeft):
+class Sjf(composed.ByTimeLeft):
     """Shortest predicted duration first; running jobs are left alone.
 
     With the oracle estimator this is the textbook SJF; ties go to the earlier job.
@@ -47,7 +40,7 @@ class Sjf(ByTimeLeft):
     engine_code = LEFT
 
 
-class SmallestGang(QueueScheduler):
+class SmallestGang(composed.QueueScheduler):
     """Fewest GPUs first, then first submitted; knows nothing of durations."""
 
     order_name = "smallest_gang"
@@ -62,7 +55,7 @@ class SmallestGang(QueueScheduler):
 ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
 
 
-class Las(PreemptiveScheduler):
+class Las(composed.PreemptiveScheduler):
     """Runs the jobs with least attained service (GPU-seconds), in steps of a quantum.
 
     Priority is ⌊attained / quantum⌋, then submission: jobs of one step do not preempt each other.
@@ -83,8 +76,7 @@ class Las(PreemptiveScheduler):
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Whole quanta attained."""
-        steps: FloatArray = np.floor(view.jobs.attained_gpu_s[jobs] / self.quantum_gpu_s + ROUNDING)
-        return steps
+        return np.floor(view.jobs.attained_gpu_s[jobs] / self.quantum_gpu_s + ROUNDING)
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """The next time at which a job that runs after this decision crosses a quantum."""
@@ -98,10 +90,10 @@ class Las(PreemptiveScheduler):
         # Restarts under way are no service; a start's own is not known here.
         under_way_s = np.maximum(view.jobs.resume_s[view.running] - view.now_s, 0.0)
         wait_s[: len(ran)] += under_way_s
-        return next_s(view.now_s, view.now_s + wait_s)
+        return composed.next_s(view.now_s, view.now_s + wait_s)
 
 
-class Srtf(PreemptiveScheduler):
+class Srtf(composed.PreemptiveScheduler):
     """Runs the jobs with least true work left: a reference.
 
     Preemption is considered at arrivals and finishes. A blocked job does not block others. Ties
@@ -114,11 +106,10 @@ class Srtf(PreemptiveScheduler):
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """True remaining seconds at speed 1."""
-        left_s: FloatArray = view.jobs.remaining_s[jobs]
-        return left_s
+        return view.jobs.remaining_s[jobs]
 
 
-class Srsf(PreemptiveScheduler):
+class Srsf(composed.PreemptiveScheduler):
     """Runs the jobs with least predicted service left: remaining time x GPUs.
 
     Source: the order that Tiresias (Gu et al., NSDI 2019, section 3.1) takes as the best one when
@@ -139,7 +130,7 @@ class Srsf(PreemptiveScheduler):
         return left_gpu_s
 
 
-class Spjf(ByTimeLeft):
+class Spjf(composed.ByTimeLeft):
     """Shortest predicted duration first; whoever does not fit blocks the rest.
 
     Baseline SPJF of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -151,7 +142,7 @@ class Spjf(ByTimeLeft):
     engine_code = LEFT
 
 
-class Spwf(ByWorkLeft):
+class Spwf(composed.ByWorkLeft):
     """Least predicted duration x GPUs first; whoever does not fit blocks the rest.
 
     Baseline SPWF of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -162,7 +153,7 @@ class Spwf(ByWorkLeft):
     engine_code = SERVICE
 
 
-class WcsDuration(ByTimeLeft):
+class WcsDuration(composed.ByTimeLeft):
     """Shortest predicted duration first; starts every job that fits.
 
     Baseline WCS-Duration of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -173,7 +164,7 @@ class WcsDuration(ByTimeLeft):
     engine_code = LEFT
 
 
-class WcsSubtime(ByArrival):
+class WcsSubtime(composed.ByArrival):
     """First submitted; starts every job that fits.
 
     Baseline WCS-SubTime of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
@@ -185,7 +176,7 @@ class WcsSubtime(ByArrival):
     engine_code = ARRIVAL
 
 
-class WcsWorkload(ByWorkLeft):
+class WcsWorkload(composed.ByWorkLeft):
     """Least predicted duration x GPUs first; starts every job that fits.
 
     Baseline WCS-Workload of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
@@ -196,7 +187,7 @@ class WcsWorkload(ByWorkLeft):
     engine_code = SERVICE
 
 
-class LeastInterferenceFirst(ByArrival):
+class LeastInterferenceFirst(composed.ByArrival):
     """First submitted, blocked ones skipped; workers where interference is least.
 
     The placement is the rule: its configuration composes the `least_interference` placer and
@@ -208,7 +199,7 @@ class LeastInterferenceFirst(ByArrival):
     engine_code = ARRIVAL
 
 
-class LoadBalance(ByArrival):
+class LoadBalance(composed.ByArrival):
     """First submitted, blocked ones skipped; each worker to the least loaded server.
 
     The placement is the rule: its configuration composes the `least_loaded` placer. Spreads gangs
@@ -219,7 +210,7 @@ class LoadBalance(ByArrival):
     engine_code = ARRIVAL
 
 
-class Tetris(QueueScheduler):
+class Tetris(composed.QueueScheduler):
     """Jobs that align with the freest server and have little predicted work left go first.
 
     Packing score plus shortest remaining time (Grandl et al., SIGCOMM 2014). A job's score is its

@@ -4,22 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim import rounds
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
 from sim.errors import check_numbers
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.protocols import Placer
-from sim.rounds import (
-    RoundScheduler,
-    Share,
-    ToldScaling,
-    gpus_between,
-    gpus_up,
-    present,
-    shares_of,
-    worker_gpus,
-)
 from sim.sharing import place_alone
 from sim.view import ClusterView, Signal
 
@@ -144,8 +135,7 @@ def _bred(
 
 def _marks(width: int) -> IntArray:
     """(width,) odd numbers whose sums tell rows apart, all but surely, as hashes do."""
-    marks: IntArray = np.cumprod(np.full(width, 6364136223846793005, dtype=np.int64))
-    return marks
+    return np.cumprod(np.full(width, 6364136223846793005, dtype=np.int64))
 
 
 def _best(rows: IntArray, score: FloatArray, number: int) -> tuple[IntArray, FloatArray]:
@@ -159,7 +149,7 @@ NEVER = 1e30  # a cost
 LEAST_FACTOR = 1e-3  # of a speed-up, however often a job has restarted
 
 
-class Pollux(RoundScheduler):
+class Pollux(rounds.RoundScheduler):
     """Every round a genetic search finds how many GPUs elastic jobs get.
 
     Source: Qiao et al., OSDI 2021, section 4.2. A job's speed-up with n GPUs is its goodput over
@@ -198,20 +188,20 @@ class Pollux(RoundScheduler):
         self.power = power
         self.idle_speedup = idle_speedup
         self.restart_s = restart_s
-        self._scaling = ToldScaling()
+        self._scaling = rounds.ToldScaling()
         self._waited: dict[int, int] = {}  # rounds since it last had GPUs, of waiting jobs
 
     def reset(self, seed: int) -> None:
         """Begin anew, with another cluster perhaps."""
         super().reset(seed)
-        self._scaling = ToldScaling()
+        self._scaling = rounds.ToldScaling()
         self._waited = {}
 
-    def allot(self, view: ClusterView) -> list[Share]:
+    def allot(self, view: ClusterView) -> list[rounds.Share]:
         """The best allotment found; who has waited longest is placed first, then the largest."""
         self._waited = {job: self._waited.get(job, -1) + 1 for job in view.queued.tolist()}
-        jobs = present(view)
-        if len(jobs) == 0 or not gpus_up(view).any():
+        jobs = rounds.present(view)
+        if len(jobs) == 0 or not rounds.gpus_up(view).any():
             return []
         held = np.where(np.isin(jobs, view.running), view.jobs.held[jobs], 0)
         waited = np.array([self._waited.get(job, 0) for job in jobs.tolist()])
@@ -223,7 +213,7 @@ class Pollux(RoundScheduler):
             least=np.where(stays, held, limits.least), most=np.where(stays, held, limits.most)
         )
         if len(view.queued) == 0 and (limits.least == limits.most).all():
-            return shares_of(jobs, held)
+            return rounds.shares_of(jobs, held)
         cost = self._cost(view, jobs, held, waited, limits)
         cost[stays, 0] = NEVER
         # Those first to whom their least brings most a GPU: it is the order of cutting.
@@ -236,16 +226,16 @@ class Pollux(RoundScheduler):
         first = np.stack([held, np.where(held > 0, held, limits.least), limits.least, limits.most])
         gpus = search(first, cost, limits, self.effort, self._rng)
         ranks = np.lexsort((-gpus, -waited))
-        return shares_of(jobs[ranks], gpus[ranks])
+        return rounds.shares_of(jobs[ranks], gpus[ranks])
 
-    def leftovers(self, view: ClusterView) -> list[Share]:
+    def leftovers(self, view: ClusterView) -> list[rounds.Share]:
         """Everybody's least, in order of submission."""
-        jobs = present(view)
-        return shares_of(jobs, _limits(view, jobs).least)
+        jobs = rounds.present(view)
+        return rounds.shares_of(jobs, _limits(view, jobs).least)
 
-    def newcomers(self, view: ClusterView) -> list[Share]:
+    def newcomers(self, view: ClusterView) -> list[rounds.Share]:
         """Every waiting job with its gang, then with its least."""
-        fewest = shares_of(view.queued, _limits(view, view.queued).least)
+        fewest = rounds.shares_of(view.queued, _limits(view, view.queued).least)
         return super().newcomers(view) + fewest
 
     def _cost(
@@ -261,8 +251,7 @@ class Pollux(RoundScheduler):
         resized: BoolArray = np.arange(speed.shape[1]) != held[:, None]
         speedup = np.where(resized & (held > 0)[:, None], speedup * factor, speedup)
         speedup[:, 0] = self.idle_speedup / (1.0 + waited)
-        cost: FloatArray = speedup**self.power
-        return cost
+        return speedup**self.power
 
     def _goodput(self, view: ClusterView, jobs: IntArray, limits: Limits) -> FloatArray:
         """(n, W + 1) work a second with 0 to W GPUs, most compact; in parts below the least."""
@@ -273,7 +262,9 @@ class Pollux(RoundScheduler):
         whole: FloatArray = throughput[profile[:, None], np.clip(numbers, least, most)]
         return np.where(numbers < least, whole * (numbers / least), whole)
 
-    def _found(self, view: ClusterView, occupancy: Occupancy, share: Share) -> IntArray | None:
+    def _found(
+        self, view: ClusterView, occupancy: Occupancy, share: rounds.Share
+    ) -> IntArray | None:
         """As in the parent; a gang of several servers keeps away from others if it can."""
         if share.gpus > view.topology.gpus_per_server.max():
             gpus = place_alone(
@@ -298,12 +289,12 @@ def _at_share(speed: FloatArray, gpus: FloatArray) -> FloatArray:
 
 def _limits(view: ClusterView, jobs: IntArray) -> Limits:
     """Fewest and most GPUs of each job, no more than there are, and what there is."""
-    least, most = gpus_between(view, jobs)
+    least, most = rounds.gpus_between(view, jobs)
     return Limits(
         least=least,
         most=most,
-        size_milli=np.rint(worker_gpus(view, jobs) * WHOLE_GPU_MILLI).astype(np.int64),
-        room_milli=int(gpus_up(view).sum()) * WHOLE_GPU_MILLI,
+        size_milli=np.rint(rounds.worker_gpus(view, jobs) * WHOLE_GPU_MILLI).astype(np.int64),
+        room_milli=int(rounds.gpus_up(view).sum()) * WHOLE_GPU_MILLI,
     )
 
 

@@ -138,8 +138,7 @@ class Themis(RoundScheduler):
 def _shared_s(view: ClusterView, jobs: IntArray) -> FloatArray:
     """(len(jobs),) age and predicted remaining time."""
     left_s = np.maximum(view.jobs.predicted_remaining_s[jobs], SHORTEST_S)
-    total_s: FloatArray = view.now_s - view.jobs.submit_s[jobs] + left_s
-    return total_s
+    return view.now_s - view.jobs.submit_s[jobs] + left_s
 
 
 def _worst_first(rho: FloatArray) -> IntArray:

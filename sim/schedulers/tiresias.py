@@ -269,11 +269,7 @@ class TiresiasGittins(PreemptiveScheduler):
         least_history: int,  # jobs that have left before the index is used
         refit_growth_frac: float,  # growth of the history after which the index is made anew
     ) -> None:
-        """Learning.
-
-        Raises:
-            GpuYardError: a quantum that is not above 0, a history below 1 or a growth below 0.
-        """
+        """Learning; GpuYardError: a quantum not above 0, a history below 1 or a growth below 0."""
         super().__init__(placer=placer, sharing=sharing)
         check_numbers("scheduler", "above 0", quantum_gpu_s=quantum_gpu_s)
         check_numbers("scheduler", "1 or more", least_history=least_history)

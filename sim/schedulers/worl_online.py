@@ -5,19 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.dag import online_search
 from sim.dag.online_listing import Listing
-from sim.dag.online_search import (
-    RULES,
-    Hope,
-    Memory,
-    Planner,
-    Sea,
-    check_rule,
-    hoped_finishes_s,
-    order_of,
-    planner_of,
-    searched,
-)
 from sim.dag.online_tasks import Presence, Site, capacity_of, left_s, site_of, slowness, tasks_of
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -69,7 +58,7 @@ class WorlOnline:
 
     def __post_init__(self) -> None:
         """Raise a GpuYardError, naming key, value and rule, for one out of range."""
-        check_rule(self.workflows)
+        online_search.check_rule(self.workflows)
         for rule, keys in (
             ("0 or more", ("plans", "patience", "makespan_weight")),
             ("above 0", ("overrun_frac",)),
@@ -100,7 +89,7 @@ class WorlOnline:
             return WAIT
         planner, numbers = self._planned(view, self._presence, jobs)
         hope = self._hope(planner, jobs, numbers, view.now_s)
-        order = order_of(planner.tasks, hope.finish_s, hope.to_go_s)
+        order = online_search.order_of(planner.tasks, hope.finish_s, hope.to_go_s)
         listing = planner.starts(order)
         starts = self._started(view, jobs, order, listing)
         return Decision(starts=tuple(starts), wake_s=_wake_s(view, jobs, listing, starts))
@@ -110,24 +99,26 @@ class WorlOnline:
         total = len(view.jobs.num_gpus)
         self._presence = Presence(view)
         self._site: Site = site_of(view)
-        self._memory = Memory(total, int(self._presence.workflow.max(initial=-1)) + 1)
+        self._memory = online_search.Memory(total, int(self._presence.workflow.max(initial=-1)) + 1)
         self._slowness = np.ones(total)  # (J,) of running jobs
 
     def _planned(
         self, view: ClusterView, presence: Presence, jobs: IntArray
-    ) -> tuple[Planner, IntArray]:
+    ) -> tuple[online_search.Planner, IntArray]:
         """The instant's tasks, and (W,) their workflows among all of the run."""
         numbers, workflow = np.unique(presence.workflow[jobs], return_inverse=True)
         capacity = capacity_of(view)
         running_s = left_s(view, view.running, self._slowness[view.running], self.overrun_frac)
         tasks = tasks_of(view, jobs, workflow, presence.precedence, capacity, running_s)
-        planner = planner_of(
+        planner = online_search.planner_of(
             view, self._site, tasks, jobs, capacity, patience=self.patience, holds=self.holds,
             most_tasks=self.most_tasks,
         )  # fmt: skip
         return planner, numbers
 
-    def _hope(self, planner: Planner, jobs: IntArray, numbers: IntArray, now_s: float) -> Hope:
+    def _hope(
+        self, planner: online_search.Planner, jobs: IntArray, numbers: IntArray, now_s: float
+    ) -> online_search.Hope:
         """What this decision's order is made of; a search first, if workflows have come."""
         to_go_s = planner.to_go_s
         plain = self._plain(planner, self.workflows)
@@ -137,16 +128,20 @@ class WorlOnline:
         if not self._fresh:
             return kept
         self._fresh = False
-        others = [self._plain(planner, rule) for rule in RULES if rule != self.workflows]
-        sea = Sea(planner, plans=self.plans, makespan_weight=self.makespan_weight)
-        hope = searched(sea, [plain, kept, *others], self._rng)
+        others = [
+            self._plain(planner, rule) for rule in online_search.RULES if rule != self.workflows
+        ]
+        sea = online_search.Sea(planner, plans=self.plans, makespan_weight=self.makespan_weight)
+        hope = online_search.searched(sea, [plain, kept, *others], self._rng)
         self._memory.keep(hope, now_s, numbers, jobs, to_go_s)
         return hope
 
-    def _plain(self, planner: Planner, rule: str) -> Hope:
+    def _plain(self, planner: online_search.Planner, rule: str) -> online_search.Hope:
         gpus = max(1, int(planner.capacity.sum()))
-        finish_s = hoped_finishes_s(rule, planner.tasks, planner.length_s, planner.to_go_s, gpus)
-        return Hope(finish_s, planner.to_go_s)
+        finish_s = online_search.hoped_finishes_s(
+            rule, planner.tasks, planner.length_s, planner.to_go_s, gpus
+        )
+        return online_search.Hope(finish_s, planner.to_go_s)
 
     def _started(
         self, view: ClusterView, jobs: IntArray, order: IntArray, listing: Listing

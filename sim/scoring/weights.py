@@ -208,11 +208,7 @@ class ScoreWeights:
 
 
 def score_weights_of(given: Mapping[str, object], place: str) -> ScoreWeights:
-    """Weights and layers; `place` is where they stand, for messages.
-
-    Raises:
-        GpuYardError: as `weights_of` and `layer_from`.
-    """
+    """Weights and layers, which stand at `place`; errors as `weights_of` and `layer_from`."""
     if not isinstance(given, Mapping):
         raise GpuYardError(f"{place} is {given!r}; it must hold {', '.join(GROUPS)}")
     start, forward = (weights_of(given, group, place) for group in GROUPS)
@@ -273,11 +269,7 @@ def named(start: FloatArray, forward: FloatArray) -> dict[str, dict[str, float]]
 
 
 def read_weights(path: str, key: str = "scheduler.weights_file") -> Mapping[str, Any]:
-    """What a file of `learn.py` holds, not checked yet; `key` is what names it.
-
-    Raises:
-        GpuYardError: there is no such file, or it is no YAML mapping.
-    """
+    """What a file of `learn.py` holds, unchecked; `key` names it; GpuYardError: no YAML mapping."""
     import yaml
 
     try:

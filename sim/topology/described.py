@@ -259,11 +259,7 @@ SERVERS = ("shape", "count", "names", "group")
 
 
 def read_racks(top: Section, shapes: Mapping[str, Shape]) -> tuple[list[Entry], dict[str, float]]:
-    """The servers below `racks`, in the file's order, and the uplinks that racks state (Gbps).
-
-    Raises:
-        TopologyError: naming file, line, key, value and rule.
-    """
+    """Servers below `racks` as in the file, and uplinks of racks (Gbps); TopologyError."""
     entries: list[Entry] = []
     uplinks: dict[str, float] = {}
     racks: set[str] = set()

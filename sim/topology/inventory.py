@@ -104,11 +104,7 @@ class NodeRows:
     lines: list[int]  # (N,) 1-based line at which each row starts
 
     def column(self, name: str, key: str = "") -> int:
-        """Place of the column called `name`, as the configuration says at `key`.
-
-        Raises:
-            TopologyError: if it is absent, with the nearest name, or there twice.
-        """
+        """Place of the column `name`, as the key `key` says; TopologyError: absent, or twice."""
         if self.header.count(name) == 1:
             return self.header.index(name)
         if name in self.header:

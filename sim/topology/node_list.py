@@ -82,11 +82,7 @@ class NodeCells:
 
 
 def node_cells(rows: NodeRows, columns: Columns) -> NodeCells:
-    """Find each mapped column in the file's header.
-
-    Raises:
-        TopologyError: if a key is unknown, keys contradict, or a column is absent.
-    """
+    """Find each mapped column in the header; TopologyError: unknown keys, absent columns."""
     check_keys(columns, COLUMNS, "topology.columns", TopologyError)
     places: dict[str, tuple[int, ...]] = {}
     for key, wanted in columns.items():

@@ -132,11 +132,7 @@ class OutageFile:
         self._path = path
 
     def outages(self, topology: Topology, seed: int) -> Outages:
-        """The changes of the file; the seed does not matter.
-
-        Raises:
-            SimulationError: naming file, line, column, value and rule.
-        """
+        """The changes of the file, whatever the seed; SimulationError names line and column."""
         del seed
         rows = sorted(self._read(topology), key=lambda row: row.at_s)
         first = {row.server: row.word for row in reversed(rows)}  # of each server the earliest
@@ -278,11 +274,7 @@ class ServerFailures:
         self._horizon_s = horizon_s
 
     def outages(self, topology: Topology, seed: int) -> Outages:
-        """Failures of the servers of `topology`, equal for equal seeds.
-
-        Raises:
-            SimulationError: so many that the horizon or the mean time is surely a mistake.
-        """
+        """Failures of the servers of `topology`, by the seed; SimulationError: far too many."""
         scale_s = self._mtbf_s / math.gamma(1.0 + 1.0 / self._shape)
         means_s = {"mtbf_s": self._mtbf_s, "rack_mtbf_s": self._rack_mtbf_s or np.inf}
         _check_amount(means_s, self._horizon_s, topology)

@@ -90,11 +90,7 @@ def chosen_inside(intra_gbps: float | None, inside: Mapping[str, float] | None) 
 
 
 def inside_from(values: Mapping[str, float]) -> ServerInside:
-    """From a mapping with exactly the fields of `ServerInside`.
-
-    Raises:
-        TopologyError: naming a key that is missing or unknown, with the nearest one.
-    """
+    """From a mapping with just the fields of `ServerInside`; TopologyError names any other key."""
     known = tuple(ServerInside.__dataclass_fields__)
     check_keys(values, known, "topology.inside", TopologyError)
     for key in known:
