@@ -55,8 +55,7 @@ def _sums(values: Tensor, row: Tensor, rows: int) -> Tensor:
     """(rows, ...) of rows of `values` that go to each row."""
     from torch_geometric.utils import scatter  # loads as long as torch; compiled code needs none
 
-    found: Tensor = scatter(values, row, dim=0, dim_size=rows, reduce="sum")
-    return found
+    return scatter(values, row, dim=0, dim_size=rows, reduce="sum")
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,7 @@ class ScatterTree:
 
     @classmethod
     def of(cls, batch: ClusterBatch) -> Self:
-        """Read the edges of `batch` from its masks and racks.
-
-        Raises:
-            ValueError: a real server's rack is outside [0, num_racks).
-        """
+        """Read the edges of `batch`; ValueError: a real server's rack is outside [0, num_racks)."""
         parts, _, gpus = batch.gpu_mask.shape
         racks, dtype = batch.num_racks, batch.x_gpu.dtype
         server = batch.server_mask.reshape(-1, 1)  # (N, 1)

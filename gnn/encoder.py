@@ -45,11 +45,7 @@ class HierarchicalEncoder(Encoder):
         )
 
     def forward(self, batch: ClusterBatch) -> Embeddings:
-        """Encode `batch`.
-
-        Raises:
-            ValueError: features have another width than the encoder's, or a rack is out of range.
-        """
+        """Encode `batch`; ValueError: features of another width, or a rack out of range."""
         edges, gpu_mean, x_server = self._opened(batch)
         nodes = Nodes(x_server, None, None)
         for sweep in self.sweeps:

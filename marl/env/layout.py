@@ -11,19 +11,9 @@ import numpy.typing as npt
 
 from marl.env.actions import FORWARD, KINDS, MODES, WAIT, Sizes
 from sim.arrays import FloatArray, IntArray
+from sim.scoring import table
 from sim.scoring.features import measure_links
 from sim.scoring.scratch import Scratch
-from sim.scoring.table import (
-    OfContext,
-    OfEdge,
-    OfForward,
-    OfGpu,
-    OfJob,
-    OfLinks,
-    OfPair,
-    OfPeer,
-    OfServer,
-)
 from sim.topology.topology import Inside, Topology
 from sim.view import ClusterView, Signal
 
@@ -92,18 +82,20 @@ def inside_graph(topology: Topology) -> InsideGraph:
     """The edges inside all servers of the cluster; none where `topology.inside` is None."""
     inside, servers = topology.inside, topology.num_servers
     if inside is None:
-        return InsideGraph(np.full((servers, 1, 2), NO_EDGE), np.zeros((servers, 1, len(OfEdge))))
+        return InsideGraph(
+            np.full((servers, 1, 2), NO_EDGE), np.zeros((servers, 1, len(table.OfEdge)))
+        )
     gpus = int(topology.gpus_per_server.max())
     first_socket = gpus + int(inside.gpu_switch.max()) + 1
     found = [_edges(topology, inside, server, gpus, first_socket) for server in range(servers)]
     most = max(1, *map(len, found))
     ends = np.full((servers, most, 2), NO_EDGE)
-    features = np.zeros((servers, most, len(OfEdge)))
+    features = np.zeros((servers, most, len(table.OfEdge)))
     for server, edges in enumerate(found):
         for at, (one, two, kind, gbps) in enumerate(edges):
             ends[server, at] = one, two
             features[server, at, kind] = 1.0
-            features[server, at, OfEdge.RATE] = np.log(gbps / USUAL_GBPS) / 2.0
+            features[server, at, table.OfEdge.RATE] = np.log(gbps / USUAL_GBPS) / 2.0
     return InsideGraph(ends, features)
 
 
@@ -116,15 +108,17 @@ def _edges(
     pcie, across = float(inside.pcie_gbps[server]), float(inside.socket_gbps[server])
     above = dict(zip(switch.tolist(), socket.tolist(), strict=True))  # switch -> its socket
     edges: list[Edge] = [
-        (k, first_switch + s, OfEdge.PCIE, pcie) for k, s in enumerate(switch.tolist())
+        (k, first_switch + s, table.OfEdge.PCIE, pcie) for k, s in enumerate(switch.tolist())
     ]
-    edges += [(first_switch + s, first_socket + c, OfEdge.SOCKET, across) for s, c in above.items()]
+    edges += [
+        (first_switch + s, first_socket + c, table.OfEdge.SOCKET, across) for s, c in above.items()
+    ]
     for one, two in combinations(sorted(set(above.values())), 2):
-        edges.append((first_socket + one, first_socket + two, OfEdge.SOCKET, across))
+        edges.append((first_socket + one, first_socket + two, table.OfEdge.SOCKET, across))
     island = inside.gpu_island[first:last]
     for a, b in combinations(range(last - first), 2):
         if island[a] >= 0 and island[a] == island[b]:
-            edges.append((a, b, OfEdge.NVLINK, float(inside.nvlink_gbps[server])))
+            edges.append((a, b, table.OfEdge.NVLINK, float(inside.nvlink_gbps[server])))
     return edges
 
 
@@ -169,14 +163,14 @@ class Layout:
         """Shape of each observation array."""
         w, s, m = self.window, self.servers, self.partitions
         return {
-            "jobs": (w, len(OfJob)),
-            "gpus": (s, self.gpus_per_server, len(OfGpu)),
-            "servers": (s, len(OfServer)),
+            "jobs": (w, len(table.OfJob)),
+            "gpus": (s, self.gpus_per_server, len(table.OfGpu)),
+            "servers": (s, len(table.OfServer)),
             "server_rack": (s,),
-            "pairs": (w, s, MODES, len(OfPair)),
-            "peers": (m, len(OfPeer)),
-            "forwards": (w, m, len(OfForward)),
-            "context": (len(OfContext),),
+            "pairs": (w, s, MODES, len(table.OfPair)),
+            "peers": (m, len(table.OfPeer)),
+            "forwards": (w, m, len(table.OfForward)),
+            "context": (len(table.OfContext),),
             "action_mask": (self.actions,),
             **{
                 KINDS[kind].rows: (*self.sizes.shape(kind), len(KINDS[kind].columns))
@@ -192,8 +186,8 @@ class Layout:
             return {}
         servers = (self.graphs, self.servers)
         return {
-            "all_gpus": (*servers, self.gpus_per_server, len(OfGpu)),
-            "all_servers": (*servers, len(OfServer)),
+            "all_gpus": (*servers, self.gpus_per_server, len(table.OfGpu)),
+            "all_servers": (*servers, len(table.OfServer)),
             "all_racks": servers,
         }
 
@@ -203,8 +197,8 @@ class Layout:
             return {}
         return {
             "link_ends": (self.servers, self.edges, 2),
-            "link_edges": (self.servers, self.edges, len(OfEdge)),
-            "server_links": (self.servers, len(OfLinks)),
+            "link_edges": (self.servers, self.edges, len(table.OfEdge)),
+            "server_links": (self.servers, len(table.OfLinks)),
         }
 
 
@@ -258,7 +252,7 @@ class LinkObserver:
         seen["link_ends"][up] = self._graph.ends[here]
         seen["link_edges"][up] = self._graph.features[here]
         rows = seen["server_links"]
-        rows[up, OfLinks.NIC_RATE], rows[up, OfLinks.UPLINK_RATE] = self._rates[here].T
-        rows[up, OfLinks.NIC_LOAD] = nic[here]
-        rows[up, OfLinks.UPLINK_LOAD] = uplink[view.topology.server_rack[here]]
+        rows[up, table.OfLinks.NIC_RATE], rows[up, table.OfLinks.UPLINK_RATE] = self._rates[here].T
+        rows[up, table.OfLinks.NIC_LOAD] = nic[here]
+        rows[up, table.OfLinks.UPLINK_LOAD] = uplink[view.topology.server_rack[here]]
         return seen

@@ -373,11 +373,7 @@ def save_plan_policy(folder: Path, weights: dict[str, torch.Tensor], hidden: int
 
 
 def load_plan_policy(folder: Path) -> PlacementNetwork:
-    """The network that training wrote.
-
-    Raises:
-        PlanPolicyError: it is not there, or cannot be read.
-    """
+    """The network that training wrote; PlanPolicyError: it is not there, or cannot be read."""
     if not (folder / SPEC).is_file():
         raise PlanPolicyError(f"{folder / SPEC} is not there; train it first: {COMMAND}")
     try:

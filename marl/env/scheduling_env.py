@@ -246,11 +246,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
             turns.act(chosen[turns.agent])
 
     def _rewards(self, turns: Turns) -> FloatArray:
-        """(M,) what the reward makes of the time since the turn before.
-
-        Raises:
-            GpuYardError: it is not one finite number an agent.
-        """
+        """(M,) what the reward makes of the time since the last turn; GpuYardError: no numbers."""
         given = self.reward(turns.take())
         agents = len(self.agents)
         try:

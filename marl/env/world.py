@@ -104,8 +104,7 @@ class ProgressReward:
 
 
 def _blended(each: FloatArray, own_weight: float) -> FloatArray:
-    blended: FloatArray = own_weight * each + (1.0 - own_weight) * each.mean()
-    return blended
+    return own_weight * each + (1.0 - own_weight) * each.mean()
 
 
 def draw_window(make_jobs: Callable[[int], JobTable], rng: np.random.Generator, most: int) -> int:

@@ -37,22 +37,7 @@ from marl.policy.pair_score import (
 )
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.scoring.table import (
-    Column,
-    ForwardWeight,
-    OfContext,
-    OfEdge,
-    OfForward,
-    OfGpu,
-    OfJob,
-    OfLinks,
-    OfPair,
-    OfPeer,
-    OfServer,
-    OfSuspension,
-    StartWeight,
-    SuspendWeight,
-)
+from sim.scoring import table
 
 HIERARCHICAL, LINKED = "hierarchical", "linked"
 # All that a policy file may name: reading one must run no other code. PyG, which some load, takes
@@ -111,11 +96,7 @@ class PolicySpec:
 
 
 def encoder_name(target: str) -> str:
-    """The name under which policy files know the class at the dotted path `target`.
-
-    Raises:
-        PolicyFileError: they know none of this path.
-    """
+    """The name by which policy files know the class at `target`; PolicyFileError: by none."""
     for name, path in ENCODERS.items():
         if path == target:
             return name
@@ -159,14 +140,14 @@ def build_policy(spec: PolicySpec) -> Policy:
 def build_network(spec: PolicySpec) -> PairScorePolicy:
     """A network with fresh weights."""
     sizes = {
-        "gpu_features": len(OfGpu),
-        "server_features": len(OfServer),
+        "gpu_features": len(table.OfGpu),
+        "server_features": len(table.OfServer),
         "gpu_dim": spec.gpu_dim,
         "hidden_dim": spec.hidden_dim,
         "rounds": spec.rounds,
     }
     if spec.reads_links:
-        sizes |= {"edge_features": len(OfEdge), "link_features": len(OfLinks)}
+        sizes |= {"edge_features": len(table.OfEdge), "link_features": len(table.OfLinks)}
     if spec.encoder not in NO_LINKS and "inner_rounds" in parameters_of(spec.encoder):
         sizes["inner_rounds"] = spec.inner_rounds
     return PairScorePolicy(
@@ -204,7 +185,9 @@ def _blank(spec: PolicySpec) -> PairScorePolicy:
     return build_network(spec).eval()
 
 
-Known = dict[type[Column], Sequence[str]]  # names of the columns of each group, in a file's order
+Known = dict[
+    type[table.Column], Sequence[str]
+]  # names of the columns of each group, in a file's order
 
 
 class PolicyFileError(GpuYardError):
@@ -283,21 +266,24 @@ def _check_kinds(values: PolicySpec | CodecRules) -> None:
             raise ValueError(f"{each.name} is {value!r}, it must be a valid {kind}")
 
 
-Group = type[Column] | None  # None: numbers that have no names here, as hidden units
+Group = type[table.Column] | None  # None: numbers that have no names here, as hidden units
 # What the numbers that weights are for stand for, group by group: no line has more than one group
 # that is in none above it.
 INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
-    (r"prior\.start(_layer\.(inner|mean|scale))?", (StartWeight,)),
-    (r"prior\.forward(_to|_layer\.(inner|mean|scale))", (ForwardWeight,)),
-    (r"prior\.suspend(_layer\.(inner|mean|scale))?", (SuspendWeight,)),
-    (r"encoder\.gpu\.weight", (OfGpu,)),
-    (r"encoder\.((sweeps\.0\.)?server_up|first)\.own\.weight", (OfServer, None)),  # None: its links
-    (r"start\.of_pair\.weight", (OfPair,)),
-    (r"\w+\.of_row\.weight", (OfJob,)),
-    (r"(query|seek)\.0\.weight", (OfJob, OfContext)),
-    (r"(\w+\.of_state|wait\.0)\.weight", (None, OfContext, OfPeer)),
-    (r"forward_to\.of_pair\.weight", (OfForward, OfPeer, None)),
-    (r"suspend_for\.of_pair\.weight", (OfSuspension, OfPeer, None)),
+    (r"prior\.start(_layer\.(inner|mean|scale))?", (table.StartWeight,)),
+    (r"prior\.forward(_to|_layer\.(inner|mean|scale))", (table.ForwardWeight,)),
+    (r"prior\.suspend(_layer\.(inner|mean|scale))?", (table.SuspendWeight,)),
+    (r"encoder\.gpu\.weight", (table.OfGpu,)),
+    (
+        r"encoder\.((sweeps\.0\.)?server_up|first)\.own\.weight",
+        (table.OfServer, None),
+    ),  # None: its links
+    (r"start\.of_pair\.weight", (table.OfPair,)),
+    (r"\w+\.of_row\.weight", (table.OfJob,)),
+    (r"(query|seek)\.0\.weight", (table.OfJob, table.OfContext)),
+    (r"(\w+\.of_state|wait\.0)\.weight", (None, table.OfContext, table.OfPeer)),
+    (r"forward_to\.of_pair\.weight", (table.OfForward, table.OfPeer, None)),
+    (r"suspend_for\.of_pair\.weight", (table.OfSuspension, table.OfPeer, None)),
 )
 CRITIC = "value.0.weight"
 WHOSE = r"(agents\.\d+\.)?"  # before the names of what is an agent's own
@@ -332,7 +318,9 @@ def _fitted(weights: dict[str, Tensor], policy: Policy, known: Known) -> dict[st
     """
     fresh, today = policy.state_dict(), columns_of()
     own = networks_of(policy)[0].critic == OWN_CRITIC
-    critic: tuple[Group, ...] = (None, OfContext) if own else (None, OfContext, OfPeer)
+    critic: tuple[Group, ...] = (
+        (None, table.OfContext) if own else (None, table.OfContext, table.OfPeer)
+    )
     for pattern, groups in (*INPUTS, (re.escape(CRITIC), critic)):
         named = sum(len(today[group]) for group in groups if group)
         for name in fresh.keys() & weights.keys():

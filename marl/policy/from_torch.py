@@ -16,24 +16,15 @@ from marl.policy.network import Net
 from marl.policy.pair_score import JointScore, PairScorePolicy, Policy, PolicyOfEach
 from marl.policy.parts import Joint, Norm, Prior, Two, Update
 from sim.arrays import FloatArray
-from sim.scoring.table import (
-    ForwardWeight,
-    OfContext,
-    OfForward,
-    OfJob,
-    OfPeer,
-    OfSuspension,
-    StartWeight,
-    SuspendWeight,
-)
+from sim.scoring import table
 from sim.scoring.weights import Layer, Units, no_layer, units_of
 
 STEPS = ("server_up", "rack_up", "cluster_up", "rack_down", "server_down")
 # Weights of the prior, and what they are called there.
 GROUPS = {
-    "start": (StartWeight, "start"),
-    "forward": (ForwardWeight, "forward_to"),
-    "suspend": (SuspendWeight, "suspend"),
+    "start": (table.StartWeight, "start"),
+    "forward": (table.ForwardWeight, "forward_to"),
+    "suspend": (table.SuspendWeight, "suspend"),
 }
 
 
@@ -92,15 +83,19 @@ def _speaks(policy: PairScorePolicy) -> bool:
 
 
 def _scratch(layout: Layout, width: int, gpu_width: int, hidden: int) -> dict[str, Any]:
-    s, r, state = layout.servers, layout.racks, width + len(OfContext) + len(OfPeer)
+    s, r, state = layout.servers, layout.racks, width + len(table.OfContext) + len(table.OfPeer)
     graphs = layout.graphs
-    pair = max(len(OfForward), len(OfSuspension)) + len(OfPeer) + (width + 1 if graphs else 0)
+    pair = (
+        max(len(table.OfForward), len(table.OfSuspension))
+        + len(table.OfPeer)
+        + (width + 1 if graphs else 0)
+    )
     shapes = {
         "server": (s, width), "lower": (s, width), "keys": (s, MODES * width), "rack": (r, width),
         "place": (graphs, s, width), "embedded": (graphs, width), "sought": (width,),
         "rack_down_state": (r, width), "cluster": (width,), "gpu_state": (gpu_width,),
         "gpu_mean": (gpu_width,), "mean": (width,), "state": (state,),
-        "asked": (len(OfJob) + len(OfContext),), "query_state": (width,),
+        "asked": (len(table.OfJob) + len(table.OfContext),), "query_state": (width,),
         "start_shared": (hidden,), "pair_shared": (hidden,), "of_state": (3, hidden),
         "hidden": (hidden,), "pair": (pair,), "one": (1,),
     }  # fmt: skip

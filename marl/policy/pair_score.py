@@ -63,8 +63,7 @@ class JointScore(nn.Module):
         shared = self.of_row(rows) + self.of_state(state).unsqueeze(1)  # (B, R, hidden)
         for _ in range(pairs.dim() - 3):
             shared = shared.unsqueeze(-2)
-        scores: Tensor = self.score(torch.relu(self.of_pair(pairs) + shared)).squeeze(-1)
-        return scores
+        return self.score(torch.relu(self.of_pair(pairs) + shared)).squeeze(-1)
 
 
 def two_layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
@@ -84,8 +83,7 @@ def best_action(logits: Tensor) -> list[int]:
     Starts on equal servers have equal scores but for rounding, which depends on the batch: without
     a tolerance one and the same policy would play differently alone and in a batch.
     """
-    chosen: list[int] = torch.round(logits, decimals=TIE).argmax(-1).tolist()
-    return chosen
+    return torch.round(logits, decimals=TIE).argmax(-1).tolist()
 
 
 class Scores(NamedTuple):
@@ -241,8 +239,7 @@ class PairScorePolicy(nn.Module):
         if self.value is None:
             return state.new_zeros(len(state))
         judged = self._own(state) if self.critic == OWN_CRITIC else state
-        value: Tensor = self.value(judged).squeeze(-1)
-        return value
+        return self.value(judged).squeeze(-1)
 
     def _own(self, state: Tensor) -> Tensor:
         """What the state (B, state_dim) says of the own partition."""
@@ -304,8 +301,7 @@ class PolicyOfEach(nn.Module):
     def _who(self, observation: dict[str, Tensor]) -> Tensor:
         """(B,) the networks of the agents that see B observations."""
         agent = observation["peers"][..., OfPeer.OWN].argmax(-1)
-        number: Tensor = self.get_buffer("network_of")[agent]
-        return number
+        return self.get_buffer("network_of")[agent]
 
 
 def divides(groups: object, agents: int) -> bool:
@@ -370,11 +366,7 @@ def flat(tensors: Sequence[Tensor]) -> FloatArray:
 
 
 def fill(tensors: Sequence[Tensor], numbers: FloatArray) -> None:
-    """The inverse of `flat`, in place.
-
-    Raises:
-        ValueError: there are more or fewer numbers.
-    """
+    """The inverse of `flat`, in place; ValueError: there are more or fewer numbers."""
     size = sum(each.numel() for each in tensors)
     if numbers.shape != (size,):
         raise ValueError(f"a vector of shape {numbers.shape}; expected ({size},)")

@@ -332,5 +332,4 @@ def build_ppo(
         .training(**_knobs(ppo, learners_of(ppo, policy, ray)))
         .debugging(seed=stream_seed(seed, behind), log_level="ERROR")
     )
-    algorithm: PPO = built(config if ray is None else placed(config, ray))
-    return algorithm
+    return built(config if ray is None else placed(config, ray))

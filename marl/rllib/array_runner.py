@@ -43,8 +43,7 @@ class Fragment(MultiAgentEpisode):
     @property
     def agent_ids(self) -> KeysView[str]:
         """In one order: RLlib's set of names, of which it makes batches, has one a process."""
-        ids: KeysView[str] = self.agent_episodes.keys()
-        return ids
+        return self.agent_episodes.keys()
 
     def __len__(self) -> int:
         """Turns of all agents."""

@@ -92,11 +92,7 @@ def checked(folder: Path, maker: Maker | None, advice: str = ADVICE) -> Manifest
 
 
 def read_manifest(folder: Path, advice: str = ADVICE) -> Manifest:
-    """What `folder` should hold, by its manifest alone.
-
-    Raises:
-        CheckpointError: there is no manifest, or it is none of ours.
-    """
+    """What `folder` should hold, by its manifest alone; CheckpointError: there is none of ours."""
     path = folder / MANIFEST
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -229,11 +225,7 @@ def check_setting(run: Path, setting: Mapping[str, Any], otherwise: str = ON) ->
 
 
 def setting_difference(run: Path, setting: Mapping[str, Any]) -> str | None:
-    """`KEY was A, is B`: how the training in `run` differs; older ones have noted no setting.
-
-    Raises:
-        CheckpointError: what it has noted cannot be read.
-    """
+    """`KEY was A, is B`: how the training in `run` differs, if it is noted; CheckpointError."""
     noted = _noted(run / FOLDER / SETTING)
     return None if noted is None else first_difference(noted, json.loads(json.dumps(setting)))
 

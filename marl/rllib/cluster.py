@@ -165,8 +165,7 @@ def placed(config: PPOConfig, spec: RaySpec) -> PPOConfig:
         "num_cpus_per_learner": spec.num_cpus_per_learner,
         "num_gpus_per_learner": spec.num_gpus_per_learner,
     }
-    made: PPOConfig = config.env_runners(**runners).fault_tolerance(**faults).learners(**learners)
-    return made
+    return config.env_runners(**runners).fault_tolerance(**faults).learners(**learners)
 
 
 T = TypeVar("T")
@@ -202,11 +201,7 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """How many workers there are, or will be.
-
-        Raises:
-            RayError: Ray cannot be started or reached.
-        """
+        """How many workers there are, or will be; RayError: Ray cannot be started or reached."""
         if not self._size:
             self._start()
         return self._size

@@ -148,8 +148,7 @@ class DuelingModule(ValueModule):
 
     def chances(self, seen: Any) -> Tensor:
         """Every legal action is as likely."""
-        mask: Tensor = seen["action_mask"]
-        return mask
+        return seen["action_mask"]
 
 
 class TaughtLearner(DQNTorchLearner):
@@ -199,8 +198,7 @@ def build_dqn(
         learner_class=TaughtLearner, learner_config_dict={"weight": dqn.taught_weight, **rule}
     )
     config.training(dueling=True)
-    algorithm: DQN = built(config)
-    return algorithm
+    return built(config)
 
 
 def dqn_config(
@@ -224,7 +222,7 @@ def dqn_config(
     spec = RLModuleSpec(
         module_class=module[0], model_config={**module[1], "epsilon_steps": epsilon}
     )
-    config: DQNConfig = (
+    return (
         DQNConfig()
         .environment(env, disable_env_checking=True)
         .env_runners(
@@ -250,7 +248,6 @@ def dqn_config(
         .reporting(min_sample_timesteps_per_iteration=dqn.iteration_steps)
         .debugging(seed=seed, log_level="ERROR")
     )
-    return config
 
 
 LOGITS, STATE = "action_dist_inputs", "embeddings"  # RLlib's names of columns
@@ -318,8 +315,7 @@ def build_gpu_ppo(
         )
         .debugging(seed=seed, log_level="ERROR")
     )
-    algorithm: PPO = built(config)
-    return algorithm
+    return built(config)
 
 
 WORTHLESS = -1e4  # of an empty place: finite, so that an ended episode's zeros stay so
@@ -338,8 +334,7 @@ class PlacementModule(ValueModule):
 
     def values(self, network: nn.Module, seen: Any) -> Tensor:
         """(B, A) with a finite one for places that are not there."""
-        values: Tensor = network(seen).clamp_min(WORTHLESS)
-        return values
+        return network(seen).clamp_min(WORTHLESS)
 
 
 MAKE_PLAN = "gpuyard_plan"

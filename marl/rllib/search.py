@@ -38,11 +38,7 @@ class SearchSpec:
     reduction_factor: int  # one in so many goes on
 
     def __post_init__(self) -> None:
-        """Check the space and the numbers.
-
-        Raises:
-            SearchError: naming the entry or number.
-        """
+        """Check the space and the numbers; SearchError names the entry or number."""
         if not self.space:
             raise SearchError("tune.space is empty; give it at least one {key, type, ...}")
         for place, entry in enumerate(self.space):

@@ -164,8 +164,7 @@ class Trainer:
 
     def policy(self) -> Policy:
         """The network as it stands."""
-        network: Policy = self._algorithm.get_module(SHARED).policy
-        return network
+        return self._algorithm.get_module(SHARED).policy
 
     def averaged_policy(self) -> Policy:
         """The network with its weights averaged over iterations, which wanders less."""
@@ -202,11 +201,7 @@ class Trainer:
         self.kept = self.iterations_done
 
     def restore(self, folder: Path) -> None:
-        """Go on from what `save` wrote; weights, optimiser and counters.
-
-        Raises:
-            TrainingError: it is not whole, or of another training.
-        """
+        """Go on from what `save` wrote; TrainingError: it is not whole, or of another training."""
         checked(folder, self._maker())
         try:
             average = torch.load(folder / AVERAGE, weights_only=True)
@@ -271,11 +266,7 @@ class NetworkTrainer:
         self._before: tuple[dict[str, Any], dict[str, Tensor]] | None = None  # state and weights
 
     def iterate(self) -> NetworkIteration:
-        """One iteration.
-
-        Raises:
-            GpuYardError: `error`, a loss is not finite, or weights run away.
-        """
+        """One iteration; GpuYardError (`error`): a loss is not finite, or weights run away."""
         self._before = copy.deepcopy(self._algorithm.get_state()), self._current()
         result = self._algorithm.train()
         learned = result.get("learners", {}).get(MODULE, {})

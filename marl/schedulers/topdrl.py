@@ -9,18 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from marl.topdrl.codec import (
-    MULTI,
-    NEEDS,
-    Codec,
-    NetworkSpec,
-    Observation,
-    ObservationSpec,
-    Pricing,
-    TopDrlError,
-    UntilFree,
-    on_cluster,
-)
+from marl.topdrl import codec
 from marl.topdrl.env import CompactTeacher
 from marl.topdrl.network import load_picker, read_picker
 from marl.topdrl.proximity import GpuScores, best_gpu, head, load_proximity, read_proximity
@@ -31,10 +20,10 @@ from sim.view import ClusterView
 class _Picker(ABC):
     """Sees a window of waiting jobs through a codec, and starts one of them or holds."""
 
-    needs = NEEDS
+    needs = codec.NEEDS
     one_queue = True
-    _observation: ObservationSpec
-    _codec: Codec | None = None
+    _observation: codec.ObservationSpec
+    _codec: codec.Codec | None = None
 
     def reset(self, seed: int) -> None:
         """Forget the run; nothing is drawn."""
@@ -46,18 +35,18 @@ class _Picker(ABC):
         if len(view.queued) == 0:
             return WAIT
         if self._codec is None:
-            self._codec = Codec(view, self._observation, self._fitting(view))
+            self._codec = codec.Codec(view, self._observation, self._fitting(view))
         turn = self._codec.turn(view)
         if not turn.has_choice:
             return WAIT
         return turn.decision(self._act(turn.observation))
 
     @abstractmethod
-    def _fitting(self, view: ClusterView) -> NetworkSpec:
+    def _fitting(self, view: ClusterView) -> codec.NetworkSpec:
         """Sizes for this cluster."""
 
     @abstractmethod
-    def _act(self, observation: Observation) -> int:
+    def _act(self, observation: codec.Observation) -> int:
         """A slot, or hold (the last)."""
 
 
@@ -70,13 +59,9 @@ class TopDrl(_Picker):
     """
 
     def __init__(self, *, policy: str | None, name: str) -> None:
-        """Read the sizes of the policy in folder `policy`; its weights at the first decision.
-
-        Raises:
-            TopDrlError: there is no policy.
-        """
+        """Read the sizes of the policy in folder `policy`; TopDrlError: there is none."""
         if policy is None:
-            raise TopDrlError(
+            raise codec.TopDrlError(
                 f"scheduler={name} needs a trained policy; add scheduler.policy=FOLDER, the "
                 "`policy` folder that scripts/train_topdrl.py wrote"
             )
@@ -84,13 +69,13 @@ class TopDrl(_Picker):
         self._folder = Path(policy)
         self._network, self._observation = read_picker(self._folder)
 
-    def _fitting(self, view: ClusterView) -> NetworkSpec:
+    def _fitting(self, view: ClusterView) -> codec.NetworkSpec:
         """Sizes for this cluster; a network with several branches fits any number of racks."""
-        if self._network.branches == MULTI:
-            return on_cluster(self._network, view.topology)
+        if self._network.branches == codec.MULTI:
+            return codec.on_cluster(self._network, view.topology)
         return self._network
 
-    def _act(self, observation: Observation) -> int:
+    def _act(self, observation: codec.Observation) -> int:
         return best_action(self._module, observation)
 
     @cached_property
@@ -99,7 +84,7 @@ class TopDrl(_Picker):
         return load_picker(self._folder)[0]
 
 
-def best_action(network: nn.Module, observation: Observation) -> int:
+def best_action(network: nn.Module, observation: codec.Observation) -> int:
     """The action of the largest Q-value."""
     batch = {key: torch.from_numpy(value)[None] for key, value in observation.items()}
     with torch.no_grad():
@@ -115,20 +100,16 @@ class TopDrlRule(_Picker):
     name = "topdrl_rule"
 
     def __init__(self, *, least_speed: float, observation: dict[str, Any]) -> None:
-        """`least_speed` is relative to compact GPUs; `observation` as a network's.
-
-        Raises:
-            TopDrlError: a value is out of range.
-        """
+        """`least_speed` is relative to compact GPUs; `observation` as a network's (TopDrlError)."""
         self._teacher = CompactTeacher(least_speed)
-        self._observation = ObservationSpec(**observation)
+        self._observation = codec.ObservationSpec(**observation)
 
-    def _fitting(self, view: ClusterView) -> NetworkSpec:
+    def _fitting(self, view: ClusterView) -> codec.NetworkSpec:
         most = int(view.topology.gpus_per_server.max())
-        seen = NetworkSpec(branches=MULTI, channels=1, hidden=1, server_gpus=most)
-        return on_cluster(seen, view.topology)
+        seen = codec.NetworkSpec(branches=codec.MULTI, channels=1, hidden=1, server_gpus=most)
+        return codec.on_cluster(seen, view.topology)
 
-    def _act(self, observation: Observation) -> int:
+    def _act(self, observation: codec.Observation) -> int:
         return self._teacher.act(observation)
 
 
@@ -141,19 +122,15 @@ class Proximity:
     the number of GPUs that it was trained for.
     """
 
-    needs = NEEDS
+    needs = codec.NEEDS
     one_queue = True
     name = "proximity"
-    _until_free: UntilFree | None = None
+    _until_free: codec.UntilFree | None = None
 
     def __init__(self, *, policy: str | None) -> None:
-        """Read the sizes of the policy in folder `policy`.
-
-        Raises:
-            TopDrlError: there is no policy.
-        """
+        """Read the sizes of the policy in folder `policy`, or raise a TopDrlError."""
         if policy is None:
-            raise TopDrlError(
+            raise codec.TopDrlError(
                 "scheduler=proximity needs a trained policy; add scheduler.policy=FOLDER, the "
                 "`policy` folder that scripts/train_topdrl.py picker=proximity wrote"
             )
@@ -168,7 +145,7 @@ class Proximity:
     def decide(self, view: ClusterView) -> Decision:
         """Start the head of the queue and ask again; wait where it does not fit, or by choice."""
         if self._until_free is None:
-            self._until_free = UntilFree(Pricing(view))
+            self._until_free = codec.UntilFree(codec.Pricing(view))
         choosing = head(view, self._spec, self._until_free)
         if choosing is None:
             return WAIT

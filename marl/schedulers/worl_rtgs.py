@@ -4,14 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from marl.env.plan_env import (
-    Hopes,
-    Weights,
-    load_plan_policy,
-    new_scratch,
-    place_by_value,
-    scale_of,
-)
+from marl.env import plan_env
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import Schedule, optimistic_costs, order_of, plan_of_schedule
@@ -23,7 +16,7 @@ from sim.dag.whales import WorlRtgsSearch
 class ValueGenerator:
     """A plan generator: of the 16 GPUs nearest to the hoped-for load, the one of highest value."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: plan_env.Weights) -> None:
         """Of a trained network."""
         self._weights = weights
 
@@ -39,10 +32,10 @@ class ValueGenerator:
     ) -> tuple[IntArray, Schedule]:
         """As `Generator` says."""
         lanes = new_lanes(len(to_go_s), len(dag.speed))
-        scale_s = scale_of(dag.work, dag.speed)
-        hopes = Hopes(order_of(dag, to_go_s), hope_s, gpu, outlook, leaves, scale_s)
+        scale_s = plan_env.scale_of(dag.work, dag.speed)
+        hopes = plan_env.Hopes(order_of(dag, to_go_s), hope_s, gpu, outlook, leaves, scale_s)
         hidden = np.zeros((2, len(self._weights.first)))
-        place_by_value(dag, hopes, self._weights, new_scratch(lanes), hidden)
+        plan_env.place_by_value(dag, hopes, self._weights, plan_env.new_scratch(lanes), hidden)
         return lanes.gpu, Schedule(lanes.start, lanes.finish)
 
 
@@ -57,12 +50,8 @@ class WorlDqnSearch(WorlRtgsSearch):
     wide = 0.0
 
     def __init__(self, *, checkpoint: str) -> None:
-        """Read the policy in folder `checkpoint`.
-
-        Raises:
-            PlanPolicyError: there is none.
-        """
-        self.generator = ValueGenerator(load_plan_policy(Path(checkpoint)).weights())
+        """Read the policy in folder `checkpoint`, or raise a PlanPolicyError."""
+        self.generator = ValueGenerator(plan_env.load_plan_policy(Path(checkpoint)).weights())
 
 
 class DqnPlacerSearch:
@@ -71,12 +60,8 @@ class DqnPlacerSearch:
     name = "dqn_placer"
 
     def __init__(self, *, checkpoint: str) -> None:
-        """Read the policy in folder `checkpoint`.
-
-        Raises:
-            PlanPolicyError: there is none.
-        """
-        self._generator = ValueGenerator(load_plan_policy(Path(checkpoint)).weights())
+        """Read the policy in folder `checkpoint`, or raise a PlanPolicyError."""
+        self._generator = ValueGenerator(plan_env.load_plan_policy(Path(checkpoint)).weights())
 
     def search(self, starts: list[Start], meter: Meter, rng: np.random.Generator) -> None:
         """See `Search`."""

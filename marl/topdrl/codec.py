@@ -69,11 +69,7 @@ class NetworkSpec:
     rack_servers: int = 1
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TopDrlError: naming the key, the value and the rule.
-        """
+        """Raise a TopDrlError, naming key, value and rule, for one out of range."""
         if self.branches not in BRANCHES:
             raise TopDrlError(
                 f"network.branches is {self.branches!r}; it must be {' or '.join(BRANCHES)}"
@@ -247,11 +243,7 @@ class Turn:
         return bool(self.observation["action_mask"][:-1].any())
 
     def decision(self, action: int) -> Decision:
-        """Start the job in slot `action` and ask again, or hold (the last action).
-
-        Raises:
-            TopDrlError: the mask forbids it.
-        """
+        """Start the job in slot `action` and ask again, or hold (the last); TopDrlError: masked."""
         mask = self.observation["action_mask"]
         if not (0 <= action < len(mask) and mask[action]):
             raise TopDrlError(f"action {action} is masked; legal are {np.flatnonzero(mask)}")

@@ -15,16 +15,7 @@ from torch import Tensor, nn
 
 from marl.env.scheduling_env import LegalActions
 from marl.env.world import World, discounted, draw_window
-from marl.topdrl.codec import (
-    NEEDS,
-    Codec,
-    NetworkSpec,
-    Observation,
-    ObservationSpec,
-    OfGpu,
-    OfSlot,
-    TopDrlError,
-)
+from marl.topdrl import codec
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import check_numbers
 from sim.jobs import JobTable
@@ -43,14 +34,12 @@ class RewardSpec:
     price: float  # of a GPU-second, in worth; only for `credit`
 
     def __post_init__(self) -> None:
-        """Check the words.
-
-        Raises:
-            TopDrlError: naming the key and the value.
-        """
+        """Raise a TopDrlError, naming key and value, for one that is none."""
         if self.kind not in KINDS:
-            raise TopDrlError(f"reward.kind is {self.kind!r}; it must be {' or '.join(KINDS)}")
-        check_numbers("reward", "from 0 to 1", TopDrlError, price=self.price)
+            raise codec.TopDrlError(
+                f"reward.kind is {self.kind!r}; it must be {' or '.join(KINDS)}"
+            )
+        check_numbers("reward", "from 0 to 1", codec.TopDrlError, price=self.price)
 
 
 class Reward:
@@ -112,10 +101,10 @@ class Reward:
 
 
 MOST_SEED = 2**31 - 1
-Step = tuple[Observation, float, bool, bool, dict[str, Any]]
+Step = tuple[codec.Observation, float, bool, bool, dict[str, Any]]
 
 
-class PickJobEnv(gym.Env[Observation, np.int64]):
+class PickJobEnv(gym.Env[codec.Observation, np.int64]):
     """Which waiting job starts next, on the GPUs closest to each other.
 
     Observation: dict of float32 arrays (`marl.topdrl.codec`). Action: a slot of the queue window,
@@ -133,8 +122,8 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         self,
         *,
         world: World,
-        observation: ObservationSpec,
-        network: NetworkSpec,
+        observation: codec.ObservationSpec,
+        network: codec.NetworkSpec,
         reward: RewardSpec,
         make_jobs: Callable[[int], JobTable],
     ) -> None:
@@ -149,7 +138,7 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[codec.Observation, dict[str, Any]]:
         """The first instant at which some job can start.
 
         `options={"jobs": JobTable}` plays these jobs.
@@ -159,10 +148,10 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
         if jobs is None:
             jobs = self._make_jobs(draw_window(self._make_jobs, self.np_random, MOST_SEED))
         self._simulator = self._world.simulator(jobs)
-        self._views = self._simulator.views(NEEDS)
+        self._views = self._simulator.views(codec.NEEDS)
         self._simulator.advance()
         self._view = self._views.view()
-        self._codec = Codec(self._view, self._spec, self._network)
+        self._codec = codec.Codec(self._view, self._spec, self._network)
         self._last_s = float(jobs.submit_s[-1])
         self._reward = Reward(
             self._reward_spec,
@@ -229,12 +218,14 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
             return self._view.now_s
         return float((jobs.submit_s + jobs.fates.withdraw_s)[waiting].max())
 
-    def _observed(self) -> Observation:
+    def _observed(self) -> codec.Observation:
         self._actions.legal = self._turn.observation["action_mask"].astype(np.int8)
         return self._turn.observation
 
 
-def observation_space(observation: ObservationSpec, network: NetworkSpec) -> spaces.Dict:
+def observation_space(
+    observation: codec.ObservationSpec, network: codec.NetworkSpec
+) -> spaces.Dict:
     """Shapes and bounds of an observation."""
 
     def unit(*shape: int) -> spaces.Box:
@@ -243,8 +234,8 @@ def observation_space(observation: ObservationSpec, network: NetworkSpec) -> spa
     cluster = network.racks, network.rack_servers, network.server_gpus
     return spaces.Dict(
         {
-            "gpus": unit(*cluster, len(OfGpu)),
-            "slots": unit(observation.slots, len(OfSlot)),
+            "gpus": unit(*cluster, len(codec.OfGpu)),
+            "slots": unit(observation.slots, len(codec.OfSlot)),
             "backlog": spaces.Box(0.0, 10.0, (1,), np.float32),
             "action_mask": unit(observation.slots + 1),
         }
@@ -262,14 +253,14 @@ class CompactTeacher:
 
     least_speed: float  # on the closest GPUs, relative to compact ones
 
-    def act(self, observation: Observation) -> int:
+    def act(self, observation: codec.Observation) -> int:
         """An action that the mask allows."""
         read = ("action_mask", "slots")
         return int(self.act_on_batch({k: torch.from_numpy(observation[k])[None] for k in read})[0])
 
     def act_on_batch(self, observation: dict[str, Tensor]) -> Tensor:
         """(B,) the same for a batch."""
-        mask, speed = observation["action_mask"] > 0, observation["slots"][..., OfSlot.SPEED]
+        mask, speed = observation["action_mask"] > 0, observation["slots"][..., codec.OfSlot.SPEED]
         starts = mask[:, :-1]
         good = starts & (speed >= self.least_speed)
         hold = torch.full_like(good[:, 0], mask.shape[1] - 1, dtype=torch.int64)
@@ -302,7 +293,7 @@ class ImitationSpec:
         """Raise a TopDrlError, naming key, value and rule, where one is out of range."""
         for rule, keys in IMITATION_RULES.items():
             values = {key: getattr(self, key) for key in keys}
-            check_numbers("imitation", rule, TopDrlError, **values)
+            check_numbers("imitation", rule, codec.TopDrlError, **values)
 
 
 @dataclass(frozen=True)
@@ -317,13 +308,13 @@ class Lessons:
 
 def play_lessons(
     env: PickJobEnv, spec: ImitationSpec, gamma: float, seed: int
-) -> Iterator[list[tuple[Observation, int, int, float]]]:
+) -> Iterator[list[tuple[codec.Observation, int, int, float]]]:
     """The decisions of one episode after the other."""
     teacher = CompactTeacher(spec.least_speed)
     rng = np.random.default_rng(seed)
     for episode in range(spec.episodes):
         seen, _ = env.reset(seed=seed * 1_000_003 + episode)
-        steps: list[tuple[Observation, int, int]] = []
+        steps: list[tuple[codec.Observation, int, int]] = []
         rewards: list[float] = []
         over = cut = False
         while not (over or cut):
@@ -337,7 +328,7 @@ def play_lessons(
         yield [(*step, gain) for step, gain in zip(steps, gains, strict=True)]
 
 
-def gathered(episodes: list[list[tuple[Observation, int, int, float]]]) -> Lessons:
+def gathered(episodes: list[list[tuple[codec.Observation, int, int, float]]]) -> Lessons:
     """All decisions as tensors."""
     rows = [row for episode in episodes for row in episode]
     seen = {key: np.stack([row[0][key] for row in rows]) for key in rows[0][0]}

@@ -199,11 +199,7 @@ def save_picker(
 
 
 def load_picker(folder: Path) -> tuple[nn.Module, NetworkSpec, ObservationSpec]:
-    """The network in `folder`, ready to be asked.
-
-    Raises:
-        TopDrlError: a file is missing, broken or of another kind.
-    """
+    """The network in `folder`, ready to be asked; TopDrlError: a file missing or broken."""
     network, observation = read_picker(folder)
     module = build_network(network, observation)
     load_weights(module, folder)
@@ -221,11 +217,7 @@ def read_picker(folder: Path) -> tuple[NetworkSpec, ObservationSpec]:
 
 
 def read_sizes(folder: Path, kind: str) -> dict[str, Any]:
-    """What is written beside the weights.
-
-    Raises:
-        TopDrlError: the file is missing, broken or of another kind.
-    """
+    """What is written beside the weights; TopDrlError: it is missing, broken or of another kind."""
     path = folder / SPEC
     if not path.is_file():
         raise TopDrlError(
@@ -243,11 +235,7 @@ def read_sizes(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def load_weights(module: nn.Module, folder: Path) -> None:
-    """Fill `module` from the weights file.
-
-    Raises:
-        TopDrlError: the file is missing, truncated or of another network.
-    """
+    """Fill `module` from the weights file; TopDrlError: it is missing, truncated or foreign."""
     path = folder / WEIGHTS
     try:
         module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))

@@ -43,11 +43,7 @@ class ProximitySpec:
     gpus: int = 1  # of the cluster; the network fits no other
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TopDrlError: naming the key, the value and the rule.
-        """
+        """Raise a TopDrlError, naming key, value and rule, for one out of range."""
         weights = {"server_weight": self.server_weight, "rack_weight": self.rack_weight}
         check_numbers("proximity", "0 or more", TopDrlError, **weights)
         sizes = {key: size for key, size in vars(self).items() if key not in weights}
@@ -58,11 +54,7 @@ class Choosing:
     """One gang being placed: the head of the queue, GPU by GPU."""
 
     def __init__(self, view: ClusterView, spec: ProximitySpec, until_free: UntilFree) -> None:
-        """Nothing is chosen yet; somebody waits.
-
-        Raises:
-            TopDrlError: the policy is for another number of GPUs.
-        """
+        """Nothing is chosen yet; somebody waits. TopDrlError: other GPUs than the policy's."""
         if view.topology.num_gpus != spec.gpus:
             raise TopDrlError(
                 f"the cluster has {view.topology.num_gpus} GPUs, this policy is for {spec.gpus}; "
@@ -255,8 +247,7 @@ class GpuScores(nn.Module):
 
     def values(self, state: Tensor) -> Tensor:
         """(B,) of states."""
-        value: Tensor = self.value(state)[:, 0]
-        return value
+        return self.value(state)[:, 0]
 
 
 def save_proximity(folder: Path, weights: Mapping[str, Tensor], spec: ProximitySpec) -> None:
@@ -265,11 +256,7 @@ def save_proximity(folder: Path, weights: Mapping[str, Tensor], spec: ProximityS
 
 
 def read_proximity(folder: Path) -> ProximitySpec:
-    """Sizes of the policy in `folder`.
-
-    Raises:
-        TopDrlError: the file is missing, broken or of another kind.
-    """
+    """Sizes of the policy in `folder`; TopDrlError: they are missing, broken or of another kind."""
     sizes = read_sizes(folder, KIND)
     try:
         return ProximitySpec(**sizes["proximity"])

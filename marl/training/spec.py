@@ -213,11 +213,7 @@ class RaySpec:
     restart_delay_s: float
 
     def __post_init__(self) -> None:
-        """Check every number.
-
-        Raises:
-            RayError: one is too small, too large, or no finite number.
-        """
+        """Check every number; RayError: one is too small, too large, or not finite."""
         for field in fields(self):
             value, least = getattr(self, field.name), LEAST.get(field.name, 0)
             most = MOST if field.name.startswith("num_") else math.inf
@@ -259,11 +255,7 @@ class ClusterRay(RaySpec):
     code: str  # one of CODE: where nodes import GPUYard from
 
     def __post_init__(self) -> None:
-        """Check address, code and numbers.
-
-        Raises:
-            RayError: a value is wrong.
-        """
+        """Check address, code and numbers; RayError names what is wrong."""
         super().__post_init__()
         if self.code not in CODE:
             raise RayError(f"ray.code is {self.code!r}; it must be {' or '.join(CODE)}")
@@ -271,11 +263,7 @@ class ClusterRay(RaySpec):
 
     @property
     def host_and_port(self) -> tuple[str, int]:
-        """The two parts of the address.
-
-        Raises:
-            RayError: there is no address, or it is not of this form.
-        """
+        """The two parts of the address; RayError: there is none, or not of this form."""
         parts = urlsplit(f"//{self.address or ''}")
         try:
             host, port = parts.hostname, parts.port
@@ -303,11 +291,7 @@ class ClusterRay(RaySpec):
             ) from error
 
     def environment(self) -> dict[str, str]:
-        """With the token's file, where one is demanded.
-
-        Raises:
-            RayError: there is no token.
-        """
+        """With the token's file, where one is demanded; RayError: there is none."""
         chosen = super().environment()
         if not self.token_auth:
             return {**chosen, "RAY_AUTH_MODE": "disabled"}
