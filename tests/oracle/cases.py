@@ -15,17 +15,7 @@ from sim.physics.physics import Physics
 from sim.run import Rules
 from sim.topology.outages import NO_OUTAGES, Outages
 from sim.topology.topology import Topology
-from tests.oracle.case_parts import (
-    checkpoint_rules,
-    linked_topology,
-    outages_of,
-    with_cores_and_memory,
-    with_host,
-    with_links,
-    with_measured_scaling,
-    with_mixes,
-    with_traits,
-)
+from tests.oracle import case_parts
 from tests.sim.worlds import physics_of, rules_of
 
 GPU_TYPES = ("k80", "p100")
@@ -65,25 +55,26 @@ def cases(
     real = draw(st.booleans(), label="physics") if physics is None else physics
     linked = real and draw(st.sampled_from([False, False, True]), label="links")
     if linked:
-        topology = linked_topology(draw, GPU_TYPES, equal_servers)
+        topology = case_parts.linked_topology(draw, GPU_TYPES, equal_servers)
     else:
         topology = _topology(draw, rng, equal_servers)
     if life:
-        topology = with_cores_and_memory(draw, topology, rng)
+        topology = case_parts.with_cores_and_memory(draw, topology, rng)
     partitions = draw(st.integers(1, min(most_partitions, topology.num_servers)))
     owner = np.arange(topology.num_servers) * partitions // topology.num_servers
     truth = _physics(topology, rng) if real else _no_physics(topology)
-    truth = with_links(draw, truth, topology, rng) if linked else truth
+    truth = case_parts.with_links(draw, truth, topology, rng) if linked else truth
     guess = _physics(topology, rng)
     if life:
-        truth = with_measured_scaling(draw, truth, rng)
+        truth = case_parts.with_measured_scaling(draw, truth, rng)
     if mixes:
-        truth, guess = with_mixes(draw, truth), with_mixes(draw, guess)
-        truth = with_host(draw, truth, topology) if draw(st.booleans(), label="host") else truth
+        truth, guess = case_parts.with_mixes(draw, truth), case_parts.with_mixes(draw, guess)
+        if draw(st.booleans(), label="host"):
+            truth = case_parts.with_host(draw, truth, topology)
     pairs = PairTable(guess.pairs.slowdown, truth.pairs.feasible, "belief")
     jobs = _jobs(draw, topology, owner, rng, most_jobs)
     return Case(
-        jobs=with_traits(draw, jobs, topology, owner, rng) if life else jobs,
+        jobs=case_parts.with_traits(draw, jobs, topology, owner, rng) if life else jobs,
         topology=topology,
         physics=truth,
         belief=Physics(
@@ -95,9 +86,9 @@ def cases(
             restart_s=draw(st.sampled_from([0.0, 0.5, 2.0]), label="restart_s"),
             restart_s_per_gpu=draw(st.sampled_from([0.0, 0.25]), label="restart_s_per_gpu"),
             max_forwards=draw(st.integers(0, 3), label="max_forwards"),
-            **(checkpoint_rules(draw) if life else {}),
+            **(case_parts.checkpoint_rules(draw) if life else {}),
         ),
-        outages=outages_of(draw, topology) if life else NO_OUTAGES,
+        outages=case_parts.outages_of(draw, topology) if life else NO_OUTAGES,
     )
 
 

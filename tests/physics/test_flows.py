@@ -346,32 +346,3 @@ def test_no_link_above_capacity_and_every_job_has_its_bottleneck(case):
                     for other, r in zip(weights, rates, strict=True) if link in other)
             for link in job
         )  # fmt: skip
-
-
-@given(cases(), st.randoms(use_true_random=False))
-def test_order_of_jobs_changes_nothing(case, random):
-    weights, capacity = case
-    order = list(range(len(weights)))
-    random.shuffle(order)
-    shuffled = fill([weights[job] for job in order], capacity)
-    assert shuffled == pytest.approx([fill(weights, capacity)[job] for job in order], rel=1e-9)
-
-
-@given(cases())
-def test_the_slowest_job_never_gains_from_company(case):
-    """Adding a job may speed some up, but never lifts the least rate."""
-    weights, capacity = case
-    fewer = fill(weights[:-1], capacity)
-    if fewer:
-        assert min(fill(weights, capacity)) <= min(fewer) * (1 + 1e-9)
-
-
-@given(cases())
-def test_parts_that_share_no_link_do_not_see_each_other(case):
-    weights, capacity = case
-    shifted = [{link + len(capacity): w for link, w in job.items()} for job in weights]
-    other = [most * 1.3 for most in capacity]
-    mixed = [job for pair in zip(weights, shifted, strict=True) for job in pair]
-    rates = fill(mixed, capacity + other)
-    assert rates[::2] == fill(weights, capacity)
-    assert rates[1::2] == fill(weights, other)
