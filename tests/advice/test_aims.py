@@ -7,17 +7,7 @@ import pandas as pd
 import pytest
 
 import gpuyard
-from gpuyard.advice.aims import (
-    FinishedJobs,
-    blocks_of,
-    bootstrapped,
-    draws_of,
-    finished_of_trace,
-    large_gang,
-    measured,
-    peak_gpus,
-    stops_of,
-)
+from gpuyard.advice import aims
 from gpuyard.advice.answer import table_of
 from gpuyard.advice.sentences import interval_of
 from sim.jobs import COMPLETED, FAILED, Identity, JobTable
@@ -29,7 +19,7 @@ OFF = ["interference=none", "network=none"]
 FIFO = "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"
 ONCE = np.ones((1, 2))
 
-TOLD = FinishedJobs(
+TOLD = aims.FinishedJobs(
     block=np.array([0, 0, 1, 1]),
     jct_s=np.array([10.0, 20.0, 30.0, 100.0]),
     wait_s=np.array([0.0, 5.0, 10.0, 50.0]),
@@ -47,20 +37,20 @@ def table(num_gpus: list[int]) -> JobTable:
 
 
 def test_aims_of_four_jobs_where_draws_weigh_whole_blocks():
-    found = {key: values[0] for key, values in measured(TOLD, ONCE).items()}
+    found = {key: values[0] for key, values in aims.measured(TOLD, ONCE).items()}
     expected = {
         "jct_mean_s": 40.0, "jct_p95_s": np.percentile(TOLD.jct_s, 95), "large_gang_wait_s": 27.5,
         "user_fairness": (1 + 3) ** 2 / (2 * (1 + 9)), "gpu_util_frac": 0.5, "lost_gpu_h": 3.0,
     }  # fmt: skip
     assert {key: found[key] for key in expected} == pytest.approx(expected)
-    twice = measured(TOLD, np.array([[1.0, 1.0], [2.0, 0.0]]))
+    twice = aims.measured(TOLD, np.array([[1.0, 1.0], [2.0, 0.0]]))
     expected = {"jct_mean_s": 15.0, "jct_p95_s": 20.0, "user_fairness": 1.0, "gpu_util_frac": 0.5}
     assert {key: twice[key][1] for key in expected} == expected  # one user is left
-    nobody = measured(replace(TOLD, user=np.full(4, -1)), ONCE)
+    nobody = aims.measured(replace(TOLD, user=np.full(4, -1)), ONCE)
     assert np.isnan(nobody["user_fairness"][0])
-    draws = draws_of(20)  # the same for all; the first counts each block once
+    draws = aims.draws_of(20)  # the same for all; the first counts each block once
     assert (draws[0] == 1).all() and (draws.sum(axis=1) == 20).all()
-    assert np.array_equal(draws, draws_of(20))
+    assert np.array_equal(draws, aims.draws_of(20))
 
 
 def test_intervals_over_few_blocks_hold_as_often_as_they_say():
@@ -72,7 +62,7 @@ def test_intervals_over_few_blocks_hold_as_often_as_they_say():
             user=np.zeros(20, dtype=np.int64), large=np.zeros(20, dtype=np.bool_),
             busy_gpu_s=np.ones(5), offered_gpu_s=np.ones(5), lost_gpu_h=np.zeros(5),
         )  # fmt: skip
-        low, high = interval_of(bootstrapped(told, 5)["jct_mean_s"], 0.95)
+        low, high = interval_of(aims.bootstrapped(told, 5)["jct_mean_s"], 0.95)
         held += low <= 10.0 <= high
     assert held >= 182  # percentiles alone: about 168
 
@@ -80,28 +70,28 @@ def test_intervals_over_few_blocks_hold_as_often_as_they_say():
 def test_blocks_hold_equally_many_measured_jobs():
     submit_s = np.array([0.0, 1.0, 2.0, 50.0, 51.0, 99.0])
     some = np.array([False, True, True, True, True, True])
-    blocks = blocks_of(submit_s, some, 2)
+    blocks = aims.blocks_of(submit_s, some, 2)
     assert blocks.of_job.tolist() == [-1, 0, 0, 0, 1, 1]
     assert blocks.edge_s.tolist() == [1.0, 51.0, 99.0]
-    assert blocks_of(submit_s, some, 20).count == 5
+    assert aims.blocks_of(submit_s, some, 20).count == 5
 
 
 def test_a_lease_that_is_renewed_at_once_is_no_stop():
     """One long job alone under Dally, whose leases end; LAS makes two take turns."""
     jobs = pd.DataFrame({"job_id": ["a"], "submit_s": [0], "num_gpus": [1], "duration_s": [9e4]})
     run = gpuyard.simulate(jobs, "small_leaf_spine", "dally", overrides=OFF).raw
-    assert (run.log.kind == Kind.EXPIRE).sum() > 1 and stops_of(run) == 0
+    assert (run.log.kind == Kind.EXPIRE).sum() > 1 and aims.stops_of(run) == 0
     both = pd.concat([jobs, jobs.assign(job_id="b", submit_s=1)]).assign(num_gpus=64)
     turns = gpuyard.simulate(both, "small_leaf_spine", "las", overrides=OFF).raw
-    assert stops_of(turns) == (turns.log.kind == Kind.PREEMPT).sum() > 0
+    assert aims.stops_of(turns) == (turns.log.kind == Kind.PREEMPT).sum() > 0
 
 
 def test_a_child_of_what_happened_waits_from_its_parents_end_and_none_of_the_lost_counts():
     jobs = table([4, 4, 2, 2])  # at 0, 10, 20 and 30 s, 20 s each
     jobs = replace(jobs, **waiting((), (0,), (), (2,), workflow=(0, 0, 1, 1)))
     waited_s = np.array([0.0, 15.0, np.nan, 3.0])  # the parent of the last one never ran
-    blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
-    told = finished_of_trace(jobs, waited_s, cluster(2, 4), blocks, 8)
+    blocks = aims.blocks_of(jobs.submit_s, jobs.measured, 1)
+    told = aims.finished_of_trace(jobs, waited_s, cluster(2, 4), blocks, 8)
     assert told.jct_s.tolist() == [20.0, 35.0, 23.0]
     assert told.wait_s.tolist() == [0.0, 5.0, 0.0]  # of 15 s it waited 10 for its parent
     assert told.slowdown.tolist() == [1.0, 1.25, 1.0]
@@ -164,18 +154,18 @@ def test_what_happened_by_hand():
     identity = Identity(np.array([0, 1, 1]), np.zeros(3, dtype=int), np.zeros(3, dtype=int))
     jobs = replace(jobs, identity=identity)
     waited_s = np.array([0.0, 10.0, np.nan])  # the last never began
-    blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
-    large = large_gang(jobs, cluster(2, 4), None)
-    told = finished_of_trace(jobs, waited_s, cluster(2, 4), blocks, large)
+    blocks = aims.blocks_of(jobs.submit_s, jobs.measured, 1)
+    large = aims.large_gang(jobs, cluster(2, 4), None)
+    told = aims.finished_of_trace(jobs, waited_s, cluster(2, 4), blocks, large)
     assert told.jct_s.tolist() == [20.0, 30.0]
     assert told.large.tolist() == [False, True]  # more than a server of four
     assert told.slowdown.tolist() == [1.0, 1.5]
     assert told.busy_gpu_s.tolist() == [80.0] and told.offered_gpu_s.tolist() == [160.0]
-    assert peak_gpus(jobs, waited_s) == 8
+    assert aims.peak_gpus(jobs, waited_s) == 8
     halves = replace(jobs, **parts(500, 500, 1000))
-    assert peak_gpus(halves, waited_s) == 4
-    told = finished_of_trace(halves, waited_s, cluster(2, 4), blocks, large)
+    assert aims.peak_gpus(halves, waited_s) == 4
+    told = aims.finished_of_trace(halves, waited_s, cluster(2, 4), blocks, large)
     assert told.busy_gpu_s.tolist() == [40.0]
-    assert large_gang(table([1, 4]), cluster(2, 4), None) == 4
-    assert large_gang(table([1, 2]), cluster(2, 4), None) == 2
-    assert large_gang(table([1, 2]), cluster(2, 4), 3) == 3
+    assert aims.large_gang(table([1, 4]), cluster(2, 4), None) == 4
+    assert aims.large_gang(table([1, 2]), cluster(2, 4), None) == 2
+    assert aims.large_gang(table([1, 2]), cluster(2, 4), 3) == 3

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from sim.errors import EndlessRun
-from sim.placers.by_room import (
-    Consolidated,
-    FirstFit,
-    LeastInterference,
-    LeastLoaded,
-    Packed,
-    WorstFit,
-)
+from sim.placers import by_room
 from sim.protocols import Placer
 from sim.schedulers.easy import Easy
 from sim.schedulers.orders import (
@@ -37,7 +30,7 @@ from sim.view import Signal
 from tests.sim import worlds
 from tests.sim.worlds import Job, changes, chart, charted, cluster, gantt, physics_of, play, world
 
-RULES = {"placer": FirstFit(), "sharing": NoSharing()}
+RULES = {"placer": by_room.FirstFit(), "sharing": NoSharing()}
 SKIP = {**RULES, "skip_blocked": True}
 STRICT = {**RULES, "skip_blocked": False}
 SRTF = Srtf(**RULES)
@@ -140,13 +133,13 @@ CASES = {  # what is seen -> order, jobs, GPUs of the one server, the chart of e
     # Alignment, the share of a server that is wanted: B 1/4, C 1, D 1/4, mean 1/2.
     # Work in GPU-s: B 8, C 16, D 3, mean 9. Score: B 1/4 - 1/2 * 8/9 = -0.19, C 0.11, D 0.08.
     "tetris: the big gang goes first": (
-        Tetris(**{**SKIP, "placer": WorstFit()}), PACKING, 4,
+        Tetris(**{**SKIP, "placer": by_room.WorstFit()}), PACKING, 4,
         "AaaaaaaaaaCcccDdd AaaaaaaaaaCcccBbbbbbbb AaaaaaaaaaCccc*2"),
     "sjf: D first, C blocked, B beside D": (
-        Sjf(**{**SKIP, "placer": WorstFit()}), PACKING, 4,
+        Sjf(**{**SKIP, "placer": by_room.WorstFit()}), PACKING, 4,
         "AaaaaaaaaaDdd.....Cccc AaaaaaaaaaBbbbbbbbCccc Aaaaaaaaaa........Cccc*2"),
     "load_balance: B first, C blocked, D beside B": (
-        LoadBalance(**{**SKIP, "placer": LeastLoaded()}), PACKING, 4,
+        LoadBalance(**{**SKIP, "placer": by_room.LeastLoaded()}), PACKING, 4,
         "AaaaaaaaaaBbbbbbbbCccc AaaaaaaaaaDdd.....Cccc Aaaaaaaaaa........Cccc*2"),
 }  # fmt: skip
 test_the_chart_of_one_server_is_as_drawn = worlds.as_drawn(CASES)
@@ -154,7 +147,7 @@ test_the_chart_of_one_server_is_as_drawn = worlds.as_drawn(CASES)
 
 def test_tetris_knows_short_jobs_where_no_gpu_is_empty_and_one_is_to_be_shared():
     jobs = [Job(0, 1, 4), Job(0, 1, 100), Job(1, 1, 50), Job(1, 1, 5)]
-    rules = {"placer": WorstFit(), "sharing": AlwaysShare(), "skip_blocked": True}
+    rules = {"placer": by_room.WorstFit(), "sharing": AlwaysShare(), "skip_blocked": True}
     run = play(world(jobs, cluster(1, 1), max_tenants=2), Tetris(**rules))
     assert run.start_s.tolist() == [0, 0, 9, 4]
 
@@ -175,7 +168,7 @@ def test_each_restart_holds_the_gpu_without_progress():
 def test_srtf_preempts_only_those_whose_gpus_are_needed():
     # C wants one whole server for 4 s; B (12 s) has most left and goes, not A (10 s), alone on 0.
     trace = [Job(0, 1, 10), Job(0, 2, 12), Job(1, 2, 4)]
-    scheduler = Srtf(placer=Consolidated(), sharing=NoSharing())
+    scheduler = Srtf(placer=by_room.Consolidated(), sharing=NoSharing())
     assert charted(trace, cluster(2, 2), scheduler) == "Aaaaaaaaaa . BCcccBbbbbbbbbbb*2"
 
 
@@ -183,7 +176,7 @@ def test_easy_reserves_a_compact_place():
     # From 2 two GPUs are free, on two servers: D waits for server 0, which is its own from 10.
     # E (20 s) goes to server 1, F (6 s) is over in time.
     trace = [Job(0, 1, 10), Job(0, 1, 2), Job(0, 1, 12), Job(3, 2, 5), Job(4, 1, 20), Job(4, 1, 6)]
-    scheduler = Easy(placer=Consolidated(), sharing=NoSharing(), overrun_s=1.0)
+    scheduler = Easy(placer=by_room.Consolidated(), sharing=NoSharing(), overrun_s=1.0)
     assert charted(trace, cluster(2, 2), scheduler) == (
         "AaaaaaaaaaDdddd Bb..FfffffDdddd Cccccccccccc ....Eeeeeeeeeeeeeeeeeeee"
     )
@@ -192,13 +185,13 @@ def test_easy_reserves_a_compact_place():
 def test_load_balance_spreads_gangs_and_skips_the_blocked():
     # Worker by worker: A on both servers. At 5 E passes D, which wants two: free at 8, when C ends.
     trace = [Job(0, 2, 10), Job(1, 1, 4), Job(2, 1, 6), Job(3, 2, 5), Job(4, 1, 2)]
-    topology, balance = cluster(2, 2), LoadBalance(**{**SKIP, "placer": LeastLoaded()})
+    topology, balance = cluster(2, 2), LoadBalance(**{**SKIP, "placer": by_room.LeastLoaded()})
     assert charted(trace, topology, balance) == "Aaaaaaaaaa .BbbbEe.Ddddd Aaaaaaaaaa ..CcccccDdddd"
     # A step takes 1 s, and 1 s more across servers: A at half speed where spread.
     physics = physics_of(topology, server_s=(0.0, 0.0, 1.0))
     found = charted(trace[:1], topology, balance, physics=physics)
     assert found == "Aaaaaaaaaaaaaaaaaaaa . Aaaaaaaaaaaaaaaaaaaa"
-    packed = Fifo(**{**SKIP, "placer": Packed()})
+    packed = Fifo(**{**SKIP, "placer": by_room.Packed()})
     assert charted(trace[:1], topology, packed, physics=physics) == "Aaaaaaaaaa*2"
 
 
@@ -212,10 +205,10 @@ HEAVY_AND_LIGHT = [Job(0, 1, 10), Job(1, 1, 10), Job(2, 1, 4, profile=1)]
     [
         # B: beside A it would cost 4 x 4, alone 1: GPU 1. C costs 2 x 2 on either: the lower id.
         # C does 4 s of work at half speed. A: 2 s, then 8 s at half speed = 6, then 4 more.
-        (LeastInterference(), "Aaaaaaaaaaaaaa+..Cccccccc .Bbbbbbbbbb"),
+        (by_room.LeastInterference(), "Aaaaaaaaaaaaaa+..Cccccccc .Bbbbbbbbbb"),
         # B joins A at 1; C finds GPU 0 full. A has 9 s left at quarter speed: 37. B has done 9 by
         # then, and does its last second alone.
-        (FirstFit(), f"A{'a' * 36}+.B{'b' * 36} ..Cccc"),
+        (by_room.FirstFit(), f"A{'a' * 36}+.B{'b' * 36} ..Cccc"),
     ],
 )
 def test_lif_workers_go_where_self_and_victims_suffer_least(placer: Placer, drawing: str):
@@ -229,7 +222,7 @@ def test_lif_workers_go_where_self_and_victims_suffer_least(placer: Placer, draw
     ("placer", "gpus"),
     # Server 0 has a light job on GPU 0; a gang of two is cheapest on 1 and 2, across servers. Both
     # servers have two usable GPUs, and packed takes the lowest index.
-    [(LeastInterference(), (1, 2)), (Packed(), (0, 1))],
+    [(by_room.LeastInterference(), (1, 2)), (by_room.Packed(), (0, 1))],
 )
 def test_lif_is_blind_to_spread_where_packed_is_not(placer: Placer, gpus: tuple[int, ...]):
     topology = cluster(2, 2)
@@ -249,7 +242,7 @@ def test_easy_reserves_the_first_end_that_lets_the_head_in_though_the_next_would
                          infeasible=[(3, 0), (3, 1), (3, 2), (3, 4), (2, 4)])  # fmt: skip
     profiles = [(0, 40, 3), (0, 30, 0), (0, 20, 1), (0, 4, 4), (1, 4, 2), (2, 5, 1)]
     jobs = [Job(submit, 1, work, profile=profile) for submit, work, profile in profiles]
-    easy = Easy(placer=FirstFit(), sharing=SelectiveSharing(threshold=1.2), overrun_s=1.0)
+    easy = Easy(placer=by_room.FirstFit(), sharing=SelectiveSharing(threshold=1.2), overrun_s=1.0)
     run = play(world(jobs, cluster(1, 2), physics=physics, max_tenants=4), easy)
     assert run.start_s.tolist() == [0, 0, 0, 0, 4, 4]
 
@@ -284,7 +277,7 @@ def test_las_does_not_forget_the_restart_of_who_moves(compiled: bool):
     # has to be asked. Asked at 0, 7, 8, 10 (B is due), 12 (so are A and C) and 14 (both end).
     yard = world([Job(0, 1, 10), Job(8, 2, 4), Job(8, 2, 4)], cluster(2, [2, 1]), restart_s=3.0,
                  outages=changes((7, 1, Change.CLOSE), (8, 1, Change.OPEN)))  # fmt: skip
-    consolidated = Las(placer=Consolidated(), sharing=NoSharing(), quantum_gpu_s=4.0)
+    consolidated = Las(placer=by_room.Consolidated(), sharing=NoSharing(), quantum_gpu_s=4.0)
     run = simulate(yard, consolidated, 0, None, compiled=compiled)
     assert chart(run) == ".......ABbCcccBbbbb ........BbCcccBbbbb Aaaaaaa.Aaaaaa"
     assert run.decisions == 6

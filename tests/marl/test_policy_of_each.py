@@ -109,18 +109,6 @@ def of_both(folder: Path, *seeds: int) -> Path:
     return folder
 
 
-def test_two_equal_networks_play_as_one_that_is_shared_and_others_do_not(tmp_path: Path):
-    save_policy(tmp_path / "shared", loud_policy(SMALL, 0), SMALL, RULES)
-    runs = [
-        deployed(tmp_path / "shared", 1),
-        deployed(of_both(tmp_path / "equal", 0, 0), 1),
-        deployed(of_both(tmp_path / "first", 0, 5), 1),
-        deployed(of_both(tmp_path / "second", 5, 0), 1),
-    ]
-    assert events(runs[0]) == events(runs[1])
-    assert len({events(run) for run in runs}) == 3
-
-
 def test_validation_plays_as_the_scheduler_with_as_many_agents_alone(tmp_path: Path):
     policy = load_policy(of_both(tmp_path, 0, 5))[0]
     simulator = mixed_world().simulator(MIXED_JOBS(1))
@@ -137,6 +125,7 @@ def test_agents_of_a_group_share_a_network(tmp_path: Path):
     of = {
         "shared": (first, SMALL),
         "together": (PolicyOfEach([first], [[1, 0]]), replace(EACH, groups=[[1, 0]])),
+        "equal": (PolicyOfEach([first, first]), EACH),
         "each": (PolicyOfEach([first, second]), EACH),
         "crossed": (PolicyOfEach([second, first], [[1], [0]]), replace(EACH, groups=[[1], [0]])),
     }
@@ -145,7 +134,8 @@ def test_agents_of_a_group_share_a_network(tmp_path: Path):
         save_policy(tmp_path / name, policy, spec, RULES)
         assert read_spec(tmp_path / name)[0] == spec
         played[name] = events(deployed(tmp_path / name, 1))
-    assert played["together"] == played["shared"] != played["each"] == played["crossed"]
+    assert played["together"] == played["equal"] == played["shared"]
+    assert played["shared"] != played["each"] == played["crossed"]
     for groups in ([[0]], [[0, 1], []], [[0, 1, 1]], [0, 1], [[0, True]]):
         with pytest.raises(ValueError, match="it must have each of 2 agents once"):
             replace(EACH, groups=groups)

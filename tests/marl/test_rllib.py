@@ -19,20 +19,12 @@ from marl.policy.pair_score import stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, _creator
 from marl.rllib.cluster import SHARED
 from marl.training.spec import TrainingError
+from tests.marl import worlds
 from tests.marl.trainings import local_ray
-from tests.marl.worlds import (
-    MIXED_JOBS,
-    SMALL,
-    any_legal,
-    env_of,
-    loud_policy,
-    mixed_world,
-    ppo_spec,
-)
 
 pytestmark = pytest.mark.ray
 
-PPO = ppo_spec(
+PPO = worlds.ppo_spec(
     batch_agent_steps=64, minibatch_agent_steps=32, epochs=1, learning_rate=1e-3, gamma=0.99,
     entropy=0.0, value_clip=1e6, average_decay=0.5, env_runners=0, envs_per_runner=2,
 )  # fmt: skip
@@ -62,17 +54,17 @@ class Bookkeeping(SchedulingEnv):
 
 
 def make_env() -> SchedulingEnv:
-    return env_of(mixed_world(), MIXED_JOBS)
+    return worlds.env_of(worlds.mixed_world(), worlds.MIXED_JOBS)
 
 
 def make_bookkeeping() -> SchedulingEnv:
-    env = env_of(mixed_world(), MIXED_JOBS)
+    env = worlds.env_of(worlds.mixed_world(), worlds.MIXED_JOBS)
     env.__class__ = Bookkeeping
     return env
 
 
 def arguments(**given: Any) -> dict[str, Any]:
-    return {"make_env": make_env, "ppo": PPO, "policy": SMALL, "weights": None,
+    return {"make_env": make_env, "ppo": PPO, "policy": worlds.SMALL, "weights": None,
             "seed": 0} | given  # fmt: skip
 
 
@@ -133,7 +125,7 @@ def test_the_adapter_flags_cuts_for_all_agents_together():
         while not (flags[0][ALL] or flags[1][ALL]):
             assert all(o["action_mask"][:-1].any() for o in observations.values())
             observations, _, *flags, _ = env.step(
-                {a: any_legal(rng, o) for a, o in observations.items()}
+                {a: worlds.any_legal(rng, o) for a, o in observations.items()}
             )
         assert (flags[0], flags[1]) == ({ALL: episode == 1}, {ALL: episode == 0})
         if flags[1][ALL]:
@@ -164,14 +156,16 @@ def test_equal_seeds_sample_equal_batches(ppo_of: Callable[..., Any]):
 
 
 def test_given_weights_are_the_policys(trainer_of: Callable[..., Any]):
-    weights = loud_policy(SMALL, 1).state_dict()
+    weights = worlds.loud_policy(worlds.SMALL, 1).state_dict()
     policy = trainer_of(**arguments(seed=2, weights=weights)).policy()
     assert all(torch.equal(weights[key], value) for key, value in policy.state_dict().items())
 
 
 def test_values_are_the_same_in_chunks(ppo_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
     module = ppo_of(**arguments()).get_module(SHARED)
-    observations, _ = env_of(mixed_world(), MIXED_JOBS, everyone=True).reset(seed=0)
+    observations, _ = worlds.env_of(worlds.mixed_world(), worlds.MIXED_JOBS, everyone=True).reset(
+        seed=0
+    )
     batch = {Columns.OBS: stack(list(observations.values()) * 5)}
     state = module._forward_train(batch)[Columns.EMBEDDINGS]
     whole = module.compute_values(batch, embeddings=state)
@@ -328,7 +322,7 @@ def test_lost_env_runners_are_waited_for_and_then_told(trainer_of, monkeypatch):
 def test_rewards_count_less_by_the_seconds_until_them(ppo_of: Callable[..., Any]):
     discount_s = 1800.0
     by_time = replace(PPO, gamma=1.0, gae_lambda=1.0, discount_s=discount_s)
-    algorithm = ppo_of(**arguments(ppo=by_time, policy=replace(SMALL, critic="none")))
+    algorithm = ppo_of(**arguments(ppo=by_time, policy=replace(worlds.SMALL, critic="none")))
     learner = algorithm.learner_group._learner
     (chunk, *_) = sampled(algorithm, 1, 60)
     turns = list(chunk.agent_episodes.values())

@@ -234,17 +234,7 @@ def test_runs_of_earlier_versions_are_of_the_part_that_is_asked_for(tmp_path):
     assert row is not None and row.labels == replace(labels, part="test")
 
 
-@pytest.mark.slow
-def test_a_broken_part_is_named(start, done):
-    words = ("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1")
-    path = sorted((done(*words).folder / "parts").iterdir())[0]
-    path.write_text("{")
-    start(*words).failed_with(path.name)
-    done(*words, "fresh=true")
-    assert json.loads(path.read_text())["labels"]["window"] == 0
-
-
-def test_tuning_names_the_best_setting(done):
+def test_tuning_names_the_best_setting_and_a_broken_part_is_named(start, done):
     words = (
         "reproduce", "experiment=baselines", "debug=quick", "jobs=1", "most_cells=1",
         "lineup.entries=[{role: reference, name: las, agents: 1,"
@@ -253,6 +243,7 @@ def test_tuning_names_the_best_setting(done):
     outcome = done(*words)
     stored = sorted((outcome.folder / "parts").iterdir())[0]
     stored.write_text("{")
+    start(*words).failed_with(stored.name)
     done(*words, "fresh=true")
     assert json.loads(stored.read_text())["labels"]
     table = outcome.table("tuned.csv")

@@ -286,33 +286,16 @@ def test_a_key_left_out_is_refused_or_optional(file: Path):
             assert outcome(file) == (place[-1] in optional), place
 
 
-@given(st.integers(0, len(CLUSTER) - 1))
-def test_truncated(file: Path, length: int):
-    file.write_bytes(CLUSTER[:length])
-    outcome(file)
-
-
-def replaced(text: bytes, data: st.DataObject, words: list[bytes]) -> bytes:
-    """Up to five bytes anywhere give way to a few others or a word."""
-    at = data.draw(st.integers(0, len(text) - 1))
+@settings(max_examples=400)
+@given(st.sampled_from([CLUSTER, INVENTORY, INVENTORY_ROWS]), st.data())
+def test_bytes_replaced_or_cut_off(file: Path, text: bytes, data: st.DataObject):
+    """Up to five bytes anywhere, or all the rest, give way to a few others or a word."""
+    words = [b"-", b": ", b"&a *a", b"{", b'"', b",", b"\n", b"\x00"]
     piece = data.draw(st.one_of(st.binary(max_size=3), st.sampled_from(words)))
-    return text[:at] + piece + text[at + data.draw(st.integers(0, 5)) :]
-
-
-@settings(max_examples=150)
-@given(st.sampled_from([CLUSTER, INVENTORY]), st.data())
-def test_bytes_replaced(file: Path, text: bytes, data: st.DataObject):
-    file.write_bytes(replaced(text, data, [b"-", b": ", b"&a *a", b"{"]))
+    at = data.draw(st.integers(0, len(text) - 1))
+    behind = at + data.draw(st.sampled_from([*range(6), len(text)]))
+    broken = text[:at] + piece + text[behind:]
+    rows = text is INVENTORY_ROWS
+    file.write_bytes(INVENTORY if rows else broken)
+    (file.parent / "inventory.csv").write_bytes(broken if rows else INVENTORY_ROWS)
     outcome(file)
-
-
-@settings(max_examples=150)
-@given(st.data())
-def test_bytes_replaced_in_the_servers_file(file: Path, data: st.DataObject):
-    folder = file.parent / "nodes"
-    folder.mkdir(exist_ok=True)
-    (folder / "inventory.yaml").write_bytes(INVENTORY)
-    (folder / "inventory.csv").write_bytes(
-        replaced(INVENTORY_ROWS, data, [b'"', b",", b"\n", b"\x00"])
-    )
-    outcome(folder / "inventory.yaml")
