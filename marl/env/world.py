@@ -127,11 +127,6 @@ def discounted(rewards: Sequence[float], gamma: float | FloatArray, over: bool) 
     return gains[::-1]
 
 
-def on_learned_physics(world: World) -> World:
-    """The world with what agents are told as what happens: rewards come from the learned model."""
-    return replace(world, physics=world.belief)
-
-
 def without_interference(world: World) -> World:
     """The world in which co-location costs nothing, whatever agents are told: an ablation."""
     none = NoInterference().pair_table(world.physics.catalogue)
@@ -141,5 +136,7 @@ def without_interference(world: World) -> World:
 
 # In what episodes of training run: what agents are told, what happens, or free co-location.
 TRAIN_PHYSICS: dict[str, Callable[[World], World]] = {
-    "belief": on_learned_physics, "truth": lambda world: world, "none": without_interference,
-}  # fmt: skip
+    "belief": lambda world: replace(world, physics=world.belief),
+    "truth": lambda world: world,
+    "none": without_interference,
+}

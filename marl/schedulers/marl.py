@@ -92,11 +92,6 @@ def _logged(state: State, first: tuple[int, int], ends: list[int]) -> list[Decis
     return found
 
 
-def new_ends() -> IntArray:
-    """Scratch of `act_on`."""
-    return np.zeros(TURNS, dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class _Fitted:
     """A policy, fitted to one cluster."""
@@ -135,7 +130,7 @@ class MarlScheduler:
         self._fitted: _Fitted | None = None
         self._again = False
         self._acting: tuple[Play, Net] | None = None  # in `act`, amid an epoch
-        self._ends = new_ends()
+        self._ends: IntArray = np.zeros(TURNS, dtype=np.int64)  # scratch of `act_on`
 
     def reset(self, seed: int) -> None:
         """Forget the run; weights are no part of it: they are read once a cluster."""

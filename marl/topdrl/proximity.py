@@ -120,13 +120,6 @@ def _cost(servers: int, racks: int, spec: ProximitySpec) -> float:
     return spec.server_weight * servers + spec.rack_weight * racks
 
 
-def empty_queue_observation(spec: ProximitySpec) -> Observation:
-    """What is seen when nobody waits: nothing, and idling is legal."""
-    mask = np.zeros(spec.gpus + 1, dtype=np.float32)
-    mask[-1] = 1.0
-    return {"seen": np.zeros(2 * spec.gpus + 2, dtype=np.float32), "action_mask": mask}
-
-
 IDLE_REWARD = -1.0
 
 
@@ -207,8 +200,10 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         return False
 
     def _observed(self) -> Observation:
-        if self._choosing is None:
-            seen = empty_queue_observation(self._spec)
+        if self._choosing is None:  # nobody waits: nothing is seen, and idling is legal
+            sizes = {"seen": 2 * self._spec.gpus + 2, "action_mask": self._spec.gpus + 1}
+            seen = {key: np.zeros(size, dtype=np.float32) for key, size in sizes.items()}
+            seen["action_mask"][-1] = 1.0
         else:
             seen = self._choosing.observation()
         self._actions.legal = seen["action_mask"].astype(np.int8)

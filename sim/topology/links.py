@@ -256,12 +256,6 @@ class LinkGraph:
                 climbs.append((found, below[first]))
         return None
 
-    def node_name(self, node: int) -> str:
-        """Level and number within the level, for example `leaf 3`."""
-        level = int(self.node_level[node])
-        before = int(np.count_nonzero(self.node_level[:node] == level))
-        return f"{self.level_names[level]} {before}"
-
     def path(self, a: int, b: int) -> IntArray:
         """(h,) directed links from server a to server b; empty where a is b."""
         out = np.empty(max(1, self.longest_route), dtype=np.int64)

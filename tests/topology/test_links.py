@@ -32,14 +32,6 @@ def test_directed_links_go_up_and_down():
     assert links.path(1, 0).tolist() == [2, 1]
 
 
-def test_names_count_within_a_level():
-    links = fabrics.links_of(fabrics.a_leaf_spine(servers=4, per_rack=2, spines=2))
-    assert [links.node_name(node) for node in range(len(links.node_level))] == [
-        "server 0", "server 1", "server 2", "server 3", "leaf 0", "leaf 1", "spine 0", "spine 1",
-    ]  # fmt: skip
-    assert fabrics.links_of(fabrics.a_bcube(2, 1)).node_name(7) == "level-1 switch 1"
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -71,8 +63,10 @@ def nodes_of(links: LinkGraph, path: Iterable[int]) -> list[int]:
 
 
 def names(topology: Topology, a: int, b: int) -> list[str]:
+    """Of the nodes on the path: level, and number within it."""
     links = fabrics.links_of(topology)
-    return [links.node_name(node) for node in nodes_of(links, links.path(a, b).tolist())]
+    visited, level = nodes_of(links, links.path(a, b).tolist()), links.node_level
+    return [f"{links.level_names[level[n]]} {n - np.argmax(level == level[n])}" for n in visited]
 
 
 # By hand --------------------------------------------------------------------------------------
