@@ -5,14 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sim.errors import TopologyError, check_keys, nearest
+from sim.topology import servers
 from sim.topology.inventory import Entry, NodeRows, Shape, Wiring, assembled, read_node_rows
-from sim.topology.servers import (
-    MOST_GPUS,
-    MOST_GPUS_PER_SERVER,
-    MOST_SERVERS,
-    check_counts,
-    chosen_inside,
-)
 from sim.topology.topology import GpuKind, Topology
 
 
@@ -23,7 +17,7 @@ def racked(entries: Sequence[Entry], servers_per_rack: int) -> list[Entry]:
     within these they keep their order. Racks are filled in this order, and each GPU type begins a
     new rack, so that the last rack of a type may hold fewer.
     """
-    check_counts({"servers_per_rack": servers_per_rack})
+    servers.check_counts({"servers_per_rack": servers_per_rack})
     types = {kind: at for at, kind in enumerate(dict.fromkeys(e.shape.gpu_type for e in entries))}
     groups = {group: at for at, group in enumerate(dict.fromkeys(e.group for e in entries))}
     ordered = sorted(entries, key=lambda entry: (types[entry.shape.gpu_type], groups[entry.group]))
@@ -130,7 +124,7 @@ def node_entries(cells: NodeCells, missing: Shape) -> list[Entry]:
     for row in range(len(cells.rows.rows)):
         gpus = missing.gpus
         if "gpus" in cells:
-            gpus = cells.count(row, "gpus", high=MOST_GPUS_PER_SERVER)
+            gpus = cells.count(row, "gpus", high=servers.MOST_GPUS_PER_SERVER)
         if gpus == 0:
             left_out += 1
             continue
@@ -143,8 +137,8 @@ def node_entries(cells: NodeCells, missing: Shape) -> list[Entry]:
             memory_mib=cells.scaled(row, MEMORY_UNITS, high=MOST_MEMORY_MIB),
         )
         entries += _row_entries(cells, row, shape, names)
-        if len(entries) > MOST_SERVERS:
-            raise TopologyError(f"{cells.rows.path}: more than {MOST_SERVERS} servers")
+        if len(entries) > servers.MOST_SERVERS:
+            raise TopologyError(f"{cells.rows.path}: more than {servers.MOST_SERVERS} servers")
     if left_out:
         log.info("%s: %d servers without GPUs left out", cells.rows.path, left_out)
     return entries
@@ -184,7 +178,7 @@ def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> I
         chosen = [cells.text(row, "server")]
         key = "server"
     else:
-        count = cells.count(row, "count", high=MOST_SERVERS)
+        count = cells.count(row, "count", high=servers.MOST_SERVERS)
         key = "count"
         chosen = [f"{group or cells.rows.lines[row]}/{at}" for at in range(count)]
     for name in chosen:
@@ -211,7 +205,7 @@ def node_list(
         gpus=gpus or 0,
         gpu_type=gpu_type or "",
         nic_gbps=float(nic_gbps),
-        inside=chosen_inside(intra_gbps, inside),
+        inside=servers.chosen_inside(intra_gbps, inside),
     )
     entries = node_entries(cells, missing)
     if "rack" not in cells:
@@ -233,7 +227,7 @@ def _check_silence(
     if "gpus" not in cells:
         if gpus is None:
             raise TopologyError("topology.gpus is null and no column holds it; give one of them")
-        check_counts({"gpus": gpus}, MOST_GPUS_PER_SERVER)
+        servers.check_counts({"gpus": gpus}, servers.MOST_GPUS_PER_SERVER)
     if "gpu_type" not in cells and not gpu_type:
         raise TopologyError("topology.gpu_type is null and no column holds it; give one of them")
     if ("pod" in cells) != (pod_oversubscription is not None):
@@ -256,12 +250,12 @@ def vc_gpus(
     Raises:
         TopologyError: naming file, line, column or key, value and fix.
     """
-    check_counts({"gpus_per_server": gpus_per_server}, MOST_GPUS_PER_SERVER)
+    servers.check_counts({"gpus_per_server": gpus_per_server}, servers.MOST_GPUS_PER_SERVER)
     whole = Shape(
         gpus=gpus_per_server,
         gpu_type=gpu_type,
         nic_gbps=float(nic_gbps),
-        inside=chosen_inside(intra_gbps, inside),
+        inside=servers.chosen_inside(intra_gbps, inside),
     )
     owned = _gpus_of_groups(read_node_rows(path), date, date_column, total_column)
     entries = [entry for group, gpus in owned.items() for entry in _entries(group, gpus, whole)]
@@ -286,11 +280,11 @@ def _gpus_of_groups(
         )
     row = days.index(date)
     owned = {
-        group: rows.count(row, at, high=MOST_GPUS)
+        group: rows.count(row, at, high=servers.MOST_GPUS)
         for at, group in enumerate(rows.header)
         if at not in (day, total)
     }
-    if sum(owned.values()) != rows.count(row, total, high=MOST_GPUS):
+    if sum(owned.values()) != rows.count(row, total, high=servers.MOST_GPUS):
         raise rows.refusal(row, total, f"is not the sum of the clusters, {sum(owned.values())}")
     return {group: gpus for group, gpus in owned.items() if gpus}
 

@@ -8,18 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.dag import online_tasks
 from sim.dag.online_listing import NEVER, Rule, list_tasks, new_listing, new_scratch, new_timetable
 from sim.dag.online_search import hoped_finishes_s, order_of
-from sim.dag.online_tasks import (
-    PENDING,
-    Presence,
-    Site,
-    Tasks,
-    depths,
-    edges_among,
-    mean_lengths_s,
-    times_to_go_s,
-)  # fmt: skip
 from sim.physics.laws import NetworkTables
 from sim.report.balance import check_run
 from sim.report.job_times import workflow_metrics
@@ -43,26 +34,28 @@ def dags(draw, most: int = 12):
     return parents, [task // 4 for task in range(count)]
 
 
-def tasks_of(parents, workflow, gang, work, sizes) -> Tasks:
+def tasks_of(parents, workflow, gang, work, sizes) -> online_tasks.Tasks:
     precedence = waiting(*parents, workflow=workflow)["precedence"]
     count = len(gang)
     jobs = np.arange(count)
-    edges = edges_among(jobs, count, precedence.first, precedence.parents)
-    return Tasks(
+    edges = online_tasks.edges_among(jobs, count, precedence.first, precedence.parents)
+    return online_tasks.Tasks(
         np.zeros(count, dtype=np.int64), np.array(gang), np.zeros(count, dtype=np.int64),
-        np.array(work, dtype=np.float64), np.full(count, PENDING), precedence.workflow, *edges,
-        np.array([sizes]),
+        np.array(work, dtype=np.float64), np.full(count, online_tasks.PENDING),
+        precedence.workflow, *edges, np.array([sizes]),
     )  # fmt: skip
 
 
-def site_of(kinds: list[int]) -> Site:
+def site_of(kinds: list[int]) -> online_tasks.Site:
     """Servers of type 0, on which work is counted, and 1, half as fast; spreading is free."""
     rack, compute_s = np.zeros(len(kinds), dtype=np.int64), np.array([[1.0, 2.0]])
     network = NetworkTables(*[np.zeros((1, 2))] * 3, *[np.ones(2)] * 2)
-    return Site(np.array(kinds), rack, compute_s, network, np.ones((1, 99)))
+    return online_tasks.Site(np.array(kinds), rack, compute_s, network, np.ones((1, 99)))
 
 
-def plain_plan(tasks: Tasks, order, kinds, sizes, patience) -> dict[int, tuple[int, int]]:
+def plain_plan(
+    tasks: online_tasks.Tasks, order, kinds, sizes, patience
+) -> dict[int, tuple[int, int]]:
     """Begin and end of each task, second by second: one server first, then one type, then any."""
     free = np.tile(np.array(sizes), (HORIZON, 1))
     found: dict[int, tuple[int, int]] = {}
@@ -148,8 +141,8 @@ def test_the_generator_places_tasks_as_the_plain_one_does(dag, kinds, seed, pati
 def test_orders_of_two_workflows():
     # A (1 s) then B (5 s); C (2 s) then D (2 s); E (9 s) with three GPUs.
     tasks = tasks_of([[], [0], [], [2], []], [0, 0, 1, 1, 2], [1, 1, 1, 1, 3], [1, 5, 2, 2, 9], [4])
-    length_s = mean_lengths_s(site_of([0]), tasks)
-    to_go_s = times_to_go_s(tasks, length_s)
+    length_s = online_tasks.mean_lengths_s(site_of([0]), tasks)
+    to_go_s = online_tasks.times_to_go_s(tasks, length_s)
     assert to_go_s.tolist() == [6, 5, 4, 2, 9]
 
     def order(rule: str) -> str:
@@ -213,7 +206,7 @@ def test_children_submitted_before_their_parents_are_planned_once_these_are_know
 
 def test_depths_and_presence():
     precedence = waiting([2], [], [1])["precedence"]
-    assert depths(precedence.first, precedence.parents).tolist() == [2, 0, 1]
+    assert online_tasks.depths(precedence.first, precedence.parents).tolist() == [2, 0, 1]
     columns = SimpleNamespace(num_gpus=np.ones(3, dtype=np.int64), precedence=precedence,
                               submit_s=np.array([0.0, 0.0, 4.0]))  # fmt: skip
 
@@ -221,7 +214,7 @@ def test_depths_and_presence():
         rows = (np.array(each, dtype=np.int64) for each in (queued, running))
         return SimpleNamespace(jobs=columns, now_s=now_s, queued=next(rows), running=next(rows))
 
-    presence = Presence(view(0, [], []))
+    presence = online_tasks.Presence(view(0, [], []))
     jobs, fresh = presence.follow(view(0, [1], []))
     assert (jobs.tolist(), fresh) == ([1], True)  # task 0 waits for one that nobody knows yet
     jobs, fresh = presence.follow(view(4, [], [1]))

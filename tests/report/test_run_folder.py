@@ -9,17 +9,8 @@ import pytest
 
 from sim import files
 from sim.files import ReportError, run_names, write_atomically
-from sim.report import run_folder
+from sim.report import run_folder, run_tables
 from sim.report.run_folder import git_state, read_jct_s, read_row, write_run
-from sim.report.run_tables import (
-    decision_columns,
-    event_columns,
-    job_columns,
-    parquet_bytes,
-    read_parquet,
-    read_recorded,
-    server_columns,
-)
 from tests.report.run_builder import recorded_of
 from tests.sim.worlds import Job, cluster, fifo, physics_of, play, world
 
@@ -130,8 +121,8 @@ COLUMNS = {
 
 def test_columns_read_back_the_same_by_us_and_by_pandas(tmp_path):
     path = tmp_path / "t.parquet"
-    path.write_bytes(parquet_bytes(COLUMNS))
-    ours = read_parquet(path, tuple(COLUMNS), fix="")
+    path.write_bytes(run_tables.parquet_bytes(COLUMNS))
+    ours = run_tables.read_parquet(path, tuple(COLUMNS), fix="")
     theirs = pd.read_parquet(path)
     assert ours["whole"].tolist() == theirs["whole"].tolist() == [3, -1, 2]
     assert ours["real"] == pytest.approx(theirs["real"].to_numpy(), nan_ok=True)
@@ -140,33 +131,37 @@ def test_columns_read_back_the_same_by_us_and_by_pandas(tmp_path):
     assert theirs["text"].isna().tolist() == [False, True, False]
     assert [each.tolist() for each in ours["lists"]] == [[1, 2], [], [7]]
     assert [list(each) for each in theirs["lists"]] == [[1, 2], [], [7]]
-    path.write_bytes(parquet_bytes({name: values[:0] for name, values in COLUMNS.items()}))
+    path.write_bytes(
+        run_tables.parquet_bytes({name: values[:0] for name, values in COLUMNS.items()})
+    )
     assert len(pd.read_parquet(path)) == 0
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, -20])
 def test_a_file_that_is_cut_off_says_so(tmp_path, kept):
     path = tmp_path / "t.parquet"
-    path.write_bytes(parquet_bytes(COLUMNS)[:kept])
+    path.write_bytes(run_tables.parquet_bytes(COLUMNS)[:kept])
     with pytest.raises(ReportError, match=r"t\.parquet is cut off.*do it again"):
-        read_parquet(path, ("whole",), fix="do it again")
+        run_tables.read_parquet(path, ("whole",), fix="do it again")
 
 
 def test_missing_files_and_columns_are_named(tmp_path):
     with pytest.raises(ReportError, match=r"no\.parquet is not there; do it again"):
-        read_parquet(tmp_path / "no.parquet", ("a",), fix="do it again")
-    (tmp_path / "t.parquet").write_bytes(parquet_bytes(COLUMNS))
+        run_tables.read_parquet(tmp_path / "no.parquet", ("a",), fix="do it again")
+    (tmp_path / "t.parquet").write_bytes(run_tables.parquet_bytes(COLUMNS))
     with pytest.raises(ReportError, match="column job is missing"):
-        read_parquet(tmp_path / "t.parquet", ("whole", "job"), fix="")
+        run_tables.read_parquet(tmp_path / "t.parquet", ("whole", "job"), fix="")
 
 
 def test_an_event_log_reads_back_the_same_and_one_of_other_jobs_is_refused(tmp_path, eventful):
     run = eventful(3)
-    for name, columns in (
-        ("events", event_columns(run)), ("servers", server_columns(run)), ("jobs", job_columns(run))
+    for name, columns_of in (
+        ("events", run_tables.event_columns), ("servers", run_tables.server_columns),
+        ("jobs", run_tables.job_columns),
     ):  # fmt: skip
-        (tmp_path / f"{name}.parquet").write_bytes(parquet_bytes(columns))
-    back, here = read_recorded(tmp_path), recorded_of(run)
+        told = run_tables.parquet_bytes(columns_of(run))
+        (tmp_path / f"{name}.parquet").write_bytes(told)
+    back, here = run_tables.read_recorded(tmp_path), recorded_of(run)
     for name in ("time_s", "kind", "job", "partition"):
         assert getattr(back.log, name).tolist() == getattr(run.log, name).tolist()
     assert [g.tolist() for g in back.log.gpus] == [g.tolist() for g in run.log.gpus]
@@ -175,10 +170,10 @@ def test_an_event_log_reads_back_the_same_and_one_of_other_jobs_is_refused(tmp_p
     frame = pd.read_parquet(tmp_path / "events.parquet")
     assert " ".join(frame.columns) == "event time_s kind job job_id partition gpus"
     assert frame["job_id"].isna().tolist() == (run.log.job < 0).tolist()
-    few = {name: values[:5] for name, values in job_columns(run).items()}
-    (tmp_path / "jobs.parquet").write_bytes(parquet_bytes(few))
+    few = {name: values[:5] for name, values in run_tables.job_columns(run).items()}
+    (tmp_path / "jobs.parquet").write_bytes(run_tables.parquet_bytes(few))
     with pytest.raises(ReportError, match="different runs; run it again with log_decisions=true"):
-        read_recorded(tmp_path)
+        run_tables.read_recorded(tmp_path)
 
 
 def test_the_types_that_a_job_ran_on_are_a_column_of_a_mixed_cluster_only():
@@ -186,12 +181,12 @@ def test_the_types_that_a_job_ran_on_are_a_column_of_a_mixed_cluster_only():
     mixed = cluster(2, 2, types=("x", "y"))
     physics = physics_of(mixed, compute_s=(1.0, 0.5))
     state = world(jobs, mixed, physics=physics)
-    assert job_columns(play(state, fifo()))["ran_on"].tolist() == ["x", "x+y", "x"]
-    assert "ran_on" not in job_columns(play(world(jobs, cluster(2, 2)), fifo()))
+    assert run_tables.job_columns(play(state, fifo()))["ran_on"].tolist() == ["x", "x+y", "x"]
+    assert "ran_on" not in run_tables.job_columns(play(world(jobs, cluster(2, 2)), fifo()))
 
 
 def test_decisions_are_orders_only(run):
-    orders = decision_columns(run)
+    orders = run_tables.decision_columns(run)
     assert orders["order"].tolist() == ["start", "start", "preempt", "start"]
     assert [gpus.tolist() for gpus in orders["gpus"]] == [[0, 1], [0], [0], [1]]
     assert orders["job_id"].tolist() == ["job-0", "job-1", "job-1", "job-1"]

@@ -10,27 +10,10 @@ import yaml
 
 from sim.errors import GpuYardError
 from sim.report.job_times import mean_jct_s
+from sim.scoring import table
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.scores import score_of, scoring_on
 from sim.scoring.scratch import Mind, scratch_of
-from sim.scoring.table import (
-    FORWARD_OF_ROW,
-    START_OF_PAIR,
-    SUSPEND_OF_ROW,
-    Column,
-    ForwardWeight,
-    OfContext,
-    OfEdge,
-    OfForward,
-    OfGpu,
-    OfJob,
-    OfLinks,
-    OfPair,
-    OfPeer,
-    OfServer,
-    OfSuspension,
-    StartWeight,
-)
 from sim.scoring.weights import (
     FORWARD_FEATURES,
     START_FEATURES,
@@ -178,33 +161,34 @@ def test_compiled_code_gets_no_layer_that_does_not_fit():
             units_of(layer, 2, "start")
 
 
-START_WEIGHTS, FORWARD_WEIGHTS = len(StartWeight), len(ForwardWeight)
+START_WEIGHTS, FORWARD_WEIGHTS = len(table.StartWeight), len(table.ForwardWeight)
 DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
 
 
 def test_a_column_is_its_place_in_its_group():
-    for group in Column.__subclasses__():
+    for group in table.Column.__subclasses__():
         assert [int(each) for each in group] == list(range(len(group)))
         assert all(each.means for each in group)
-    assert np.arange(13.0)[OfPair.HOLDS_UP] == 12.0
+    assert np.arange(13.0)[table.OfPair.HOLDS_UP] == 12.0
 
 
 def test_the_docs_tell_the_width_of_every_array_of_an_observation():
     text = DOC.read_text(encoding="utf-8")
     told = {name: int(width) for name, width in re.findall(r"`(\w+)` \([^)]*?(\d+),?\)", text)}
     arrays = {
-        "jobs": OfJob, "pairs": OfPair, "gpus": OfGpu, "servers": OfServer, "peers": OfPeer,
-        "forwards": OfForward, "suspensions": OfSuspension, "context": OfContext,
-        "link_edges": OfEdge, "server_links": OfLinks,
+        "jobs": table.OfJob, "pairs": table.OfPair, "gpus": table.OfGpu,
+        "servers": table.OfServer, "peers": table.OfPeer, "forwards": table.OfForward,
+        "suspensions": table.OfSuspension, "context": table.OfContext,
+        "link_edges": table.OfEdge, "server_links": table.OfLinks,
     }  # fmt: skip
     assert {name: told.get(name) for name in arrays} == {n: len(c) for n, c in arrays.items()}
 
 
 def test_weights_that_take_a_column_over_have_its_name_and_meaning():
-    for weight, column in (*START_OF_PAIR, *FORWARD_OF_ROW, *SUSPEND_OF_ROW):
+    for weight, column in (*table.START_OF_PAIR, *table.FORWARD_OF_ROW, *table.SUSPEND_OF_ROW):
         assert (weight.name, weight.means) == (column.name, column.means)
-    assert len(START_OF_PAIR) >= 7 and len(FORWARD_OF_ROW) >= 6
-    assert len(SUSPEND_OF_ROW) == len(OfSuspension) - 1  # all but `legal`
+    assert len(table.START_OF_PAIR) >= 7 and len(table.FORWARD_OF_ROW) >= 6
+    assert len(table.SUSPEND_OF_ROW) == len(table.OfSuspension) - 1  # all but `legal`
 
 
 @pytest.mark.parametrize(
