@@ -200,23 +200,14 @@ def test_what_is_left_to_python_is_told_with_the_reason():
     assert by_hand.decides == "python (compiled=false)"
 
 
-def test_a_subclass_may_decide_otherwise_so_its_parents_code_is_void():
-    class Backwards(Sjf):
+@pytest.mark.parametrize("base", [Sjf, ByGang])
+def test_an_order_by_view_goes_before_its_parents_code_and_keys(base: type[QueueScheduler]):
+    class Backwards(base):
         def order(self, view):
             return view.queued[::-1]
 
-    backwards = Backwards(placer=BestFit(), sharing=NoSharing(), skip_blocked=True)
     assert charted(THREE, cluster(1, 1), sjf()) == "AaaaaBbCcc"
-    assert charted(THREE, cluster(1, 1), backwards) == "AaaaaCccBb"
-
-
-def test_an_order_by_view_goes_before_keys_that_were_inherited():
-    class Backwards(ByGang):
-        def order(self, view):
-            return view.queued[::-1]
-
-    backwards = Backwards(**PARTS, skip_blocked=True)
-    assert charted(THREE, cluster(1, 1), backwards) == "AaaaaCccBb"
+    assert charted(THREE, cluster(1, 1), Backwards(**PARTS, skip_blocked=True)) == "AaaaaCccBb"
 
 
 class Classes(PreemptiveScheduler):

@@ -12,25 +12,17 @@ from marl.policy.build import build_policy, load_policy, save_policy
 from marl.policy.linear_prior import LinearPrior
 from marl.policy.pair_score import stack
 from sim.run import Kind
-from sim.scoring.linear_score import LinearScore
-from sim.scoring.scores import Scoring, suspend_score, weigh_newcomer
+from sim.scoring.scores import suspend_score, weigh_newcomer
 from sim.scoring.suspending import best_room
-from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
-from sim.scoring.weights import ScoreWeights
-from sim.scoring.window import choose_window, look_at_window, refresh
-from tests.marl.playing import Round, play, rounds_forked, suspensions_of, tried
+from sim.scoring.table import OfSuspension
+from sim.scoring.window import choose_window, look_at_window
+from tests.marl.playing import play, rounds_forked, suspensions_of, tried
+from tests.marl.test_linear_prior import WEIGHTS, scoring_of
 from tests.marl.worlds import RULES, SMALL, RandomJobs, mixed_world
-from tests.sim.test_layer import drawn
 
 SUSPENDING = replace(RULES, suspends=True)
 BUSY = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=1500.0)
-RNG = np.random.default_rng(7)
-WEIGHTS = ScoreWeights(
-    RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight)),
-    suspend=RNG.normal(size=len(SuspendWeight)),
-    suspend_layer=drawn(4, len(SuspendWeight)),
-)  # fmt: skip
-SPEC = replace(SMALL, prior_scale=2.0, suspends=True, suspend_units=4)
+SPEC = replace(SMALL, prior_scale=2.0, suspends=True, start_units=5, suspend_units=4)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -84,26 +76,16 @@ def test_waste_counts_workers_that_stop_each_though_they_share_gpus():
     assert sharing > 0
 
 
-def _scoring_of(now: Round) -> Scoring:
-    scheduler = LinearScore(
-        window=4, patience_s=1e9, use_durations=True, rest_share=0.0,
-        weights=WEIGHTS.as_mapping(), weights_file=None,
-    )  # fmt: skip
-    scoring = scheduler.scoring(now.view)
-    refresh(scoring.scratch)
-    scoring.scratch.scalars["decision"] = 1  # nobody was started at this instant
-    return scoring
-
-
 def test_the_prior_scores_suspensions_as_the_linear_score():
-    prior, compared, before_s = LinearPrior(suspends=True, units=(0, 0, 4)), 0, -1.0
+    prior, compared, before_s = LinearPrior(suspends=True, units=(5, 0, 4)), 0, -1.0
     prior.take(WEIGHTS)
     for now in play(mixed_world(), BUSY(1), SUSPENDING, 1):
         if now.view.now_s <= before_s:
             continue  # somebody may have been started at this instant
         before_s = now.view.now_s
         for agent, seen in now.seen.items():
-            scoring = _scoring_of(now)
+            scoring = scoring_of(now, weights=WEIGHTS)
+            scoring.scratch.scalars["decision"] = 1  # nobody was started at this instant
             choose_window(scoring.scratch, agent)
             look_at_window(scoring.scratch, agent)
             with torch.no_grad():

@@ -11,7 +11,6 @@ import pytest
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision, SignalError
 from sim.jobs import ANY_TYPE
-from sim.kernel import step as verdicts
 from sim.kernel.layout import State
 from sim.physics.physics import Physics
 from sim.simulator import Simulator
@@ -207,20 +206,6 @@ def test_a_finished_job_does_not_start_again():
     jobs, begin = [Job(0, 1, 1), Job(2, 1, 5)], starts(start(0, 0))
     with refused("job A (row 0): must be waiting, but is finished"):
         play(world(jobs, cluster(1, 2)), Scripted(begin, begin))
-
-
-def test_the_table_covers_every_verdict():
-    others = (
-        "LEGAL", "QUEUED", "RUNNING", "FORWARD", "PREEMPT", "START", "WHOLE_GPU_MILLI", "BLOCKED",
-        "FINISHED", "WITHDRAW", "WITHDRAWN", "CHANGE_SERVER", "ARRIVAL", "EXPIRE",
-        *("DECIDE", "OVER", "STUCK", "FULL", "PAUSE", "ILLEGAL"),  # what lets time pass gives
-    )  # fmt: skip
-    assert {name for name in dir(verdicts) if name.isupper()} - set(others) == {
-        "NO_SUCH_JOB", "NOT_RUNNING", "NOT_QUEUED", "NO_SUCH_PARTITION", "TOO_MANY_FORWARDS",
-        "WRONG_GANG", "NO_SUCH_GPU", "FOREIGN_GPU", "GPU_TWICE", "GPU_FULL", "DOES_NOT_FIT",
-        "PAST_WAKE", "FORWARDED_TWICE", "SERVER_AWAY", "WRONG_TYPE", "NO_CORES", "NO_MEMORY",
-        "PAST_LEASE", "STARTED_TWICE", "PREEMPTED_TWICE",
-    }  # fmt: skip
 
 
 def test_many_forwards_fill_no_buffer():
