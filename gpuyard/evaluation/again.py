@@ -64,9 +64,7 @@ class Seen:
 def best_two(roles: Mapping[str, str], ours: str | None = None) -> list[str]:
     """`ours` and the best rival, or the best two; fewer where there are no others.
 
-    Args:
-        roles: name -> role, the best first; lines to compare with are no rivals of `ours`.
-        ours: a name that comes first.
+    `roles`: name -> role, the best first; lines to compare with are no rivals of `ours`.
     """
     if ours is None:
         return list(roles)[:2]
@@ -151,12 +149,8 @@ def simulated(config: Mapping[str, Any], part: str | None, window: int, role: st
 def run_recorded(config: Mapping[str, Any], labels: Labels, *, single: bool) -> Run:
     """The run with these labels, from the configuration that its program left in its folder.
 
-    Must be called inside a Hydra program, in the process that is one.
-
-    Args:
-        config: resolved, of `simulate` where `single`, else of `evaluate`.
-        labels: as that program named the run.
-        single: whether it was one run.
+    Must be called inside a Hydra program, in the process that is one. `single`: it was a run of
+    `simulate`, not one of `evaluate`.
 
     Raises:
         GpuYardError: it cannot be played again, or its configuration has other keys than today's.

@@ -140,12 +140,7 @@ def write_evaluation(
 ) -> tuple[Group, str]:
     """Write every file; `metrics.json` (means over windows of one scheduler) comes last.
 
-    Args:
-        folder: exists.
-        outcomes: one a run.
-        ours: scheduler that is divided by the others; None for no ratio.
-        confidence: of the intervals.
-        assumed: what the runs took for granted.
+    `ours` is divided by the others; None: no ratio.
 
     Returns:
         The tables, and what metrics.json is about: `ours`, with the fewest agents if it ran with

@@ -111,11 +111,7 @@ class Experiment:
         return None if stretches is None else stretches.stretch(window)
 
     def _placeable(self, jobs: JobTable) -> JobTable:
-        """The jobs, unless a gang is larger than every partition: gangs stay inside one.
-
-        Raises:
-            TraceError: naming the first such job.
-        """
+        """The jobs; TraceError names a gang larger than every partition: gangs stay inside one."""
         largest = int(self.world.partition_gpus.max())
         rows = np.flatnonzero(jobs.num_gpus > largest)
         if len(rows):

@@ -105,11 +105,7 @@ def explain_folder(folder: Path | str, job: str) -> Explanation:
 
 
 def row_of(job_id: TextArray, job: str) -> int:
-    """The row of the job with that id.
-
-    Raises:
-        ConfigError: there is none; with the ids that are most like it.
-    """
+    """The row of the job with that id; ConfigError: there is none, with the ids most like it."""
     rows = np.flatnonzero(job_id == str(job))
     if len(rows):
         return int(rows[0])

@@ -63,11 +63,9 @@ def fit_somewhere(jobs: JobTable, world: World) -> BoolArray:
 
 
 def most_workers(ask: Sequence[int], world: World) -> float:
-    """Of one kind of worker, in the partition that holds most of them.
+    """Of one kind of worker, in the partition that holds most of them, when servers are empty.
 
-    Args:
-        ask: thousandths of a core, MiB, and bits of GPU types.
-        world: whose servers are empty.
+    `ask`: thousandths of a core, MiB, and bits of GPU types.
     """
     topology, (cpu, memory, mask) = world.topology, ask
     workers = np.where((mask >> topology.server_gpu_type) & 1, topology.gpus_per_server, 0.0)

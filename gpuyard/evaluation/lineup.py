@@ -33,11 +33,7 @@ class Contender:
 
 
 def entries_of(config: Mapping[str, Any]) -> list[Any]:
-    """The entries of the line-up, not looked at yet.
-
-    Raises:
-        ConfigError: there is no list of them.
-    """
+    """The entries of the line-up, not looked at yet; ConfigError: there is no list of them."""
     entries = section(config, "lineup.entries")
     if not isinstance(entries, list):
         raise ConfigError(f"lineup.entries is {entries!r}; it must be a list, each with a role")
@@ -164,16 +160,10 @@ OF_ENTRIES = ("scheduler", "placer", "sharing", "forwarding", "belief", "checkpo
 def refuse_for_all(
     place: str, overrides: list[str], known: tuple[str, ...] = OF_ENTRIES, *, all_words: bool
 ) -> None:
-    """Refuse what is the same for all entries: nobody would read it here.
+    """Raise ConfigError for what is the same for all entries: nobody would read it here.
 
-    Args:
-        place: where the words stand, for messages.
-        overrides: the words.
-        known: keys that an entry reads.
-        all_words: those without `+`, too, which Hydra refuses otherwise.
-
-    Raises:
-        ConfigError: naming the key, and those that are `known`.
+    `known` are the keys that an entry reads; `all_words`: words without `+` are looked at, too,
+    which Hydra refuses otherwise.
     """
     for each in OverridesParser.create().parse_overrides(overrides):
         key = each.key_or_group
@@ -198,11 +188,7 @@ def _composed(place: str, overrides: list[str]) -> str:
 
 
 def refuse_size_of_window(workload: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Refuse a number of jobs of a file that is played as a whole.
-
-    Raises:
-        ConfigError: naming the override.
-    """
+    """Raise ConfigError for a number of jobs of a file that is played as a whole."""
     sizes = [word for word in overrides if word.startswith("workload.num_jobs=")]
     if sizes and "path" in workload and workload["num_jobs"] is not None:
         raise ConfigError(

@@ -55,11 +55,7 @@ def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, 
 
 
 def _check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> None:
-    """Refuse a reference GPU type that is no type of the cluster, the profiles or `conf/gpu_table`.
-
-    Raises:
-        ConfigError: naming the first two.
-    """
+    """Raise ConfigError for a type of neither the cluster, the profiles nor `conf/gpu_table`."""
     if name not in known and plain_name(name) not in table:
         raise ConfigError(
             f"reference_gpu is {name!r}, for which there are no profiles; use one of "
@@ -174,13 +170,7 @@ def _files() -> Iterator[Path]:
 
 
 def _line(node: yaml.Node | None, gpu_type: str, *, named: bool = False) -> int | None:
-    """Line, from 1, of the type below one of `KEYS`; None: it is not there.
-
-    Args:
-        node: where to look.
-        gpu_type: the type.
-        named: `node` stands below such a key.
-    """
+    """Line, from 1, of the type below one of `KEYS` (`named`: we are); None: it is not there."""
     if isinstance(node, yaml.ScalarNode):
         return node.start_mark.line + 1 if named and node.value == gpu_type else None
     parts: list[tuple[yaml.Node, bool]] = []

@@ -174,11 +174,7 @@ OUTPUTS = (
 
 
 def check_outputs(config: Mapping[str, Any]) -> None:
-    """Refuse wishes that nothing fulfils, before anything is simulated.
-
-    Raises:
-        ConfigError: naming key, value and what is there to choose from.
-    """
+    """Raise ConfigError for wishes that nothing fulfils, before anything is simulated."""
     figures = config["figures"]
     if not isinstance(figures, list):
         raise ConfigError(f"figures is {figures!r}; it must be a list, like figures=[gantt]")
@@ -256,11 +252,7 @@ def replay_log(cfg: DictConfig) -> None:
 
 
 def _chosen(replay: Replay, config: Mapping[str, Any]) -> IntArray:
-    """(n,) numbers of the events to print.
-
-    Raises:
-        ConfigError: no job has the id that is asked for.
-    """
+    """(n,) numbers of the events to print; ConfigError: no job has the id that is asked for."""
     events = replay.recorded.log
     wanted = np.ones(len(events.kind), dtype=np.bool_)
     if config["from_s"] is not None:
@@ -297,11 +289,7 @@ def _max_tenants(folder: Path) -> int:
 
 
 def _check_stops(config: Mapping[str, Any]) -> None:
-    """Refuse values of the wrong kind.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for values of the wrong kind."""
     check_count("every", config["every"])
     check_seconds(config, "from_s", "to_s")
     from_s, to_s = config["from_s"], config["to_s"]

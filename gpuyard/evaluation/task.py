@@ -112,11 +112,7 @@ def run_task(task: Task) -> Outcome:
 
 
 def run_of(task: Task) -> Run:
-    """The run of a task, whole.
-
-    Raises:
-        GpuYardError: from the simulation.
-    """
+    """The run of a task, whole; GpuYardError is the simulation's."""
     experiment = opened(task.setting)
     simulator = experiment.simulator(_window(task.setting, task.part, task.window))
     compiled = not simulator.python_decides(scheduler_of(task.setting, task.contender))
@@ -158,11 +154,7 @@ def distinct(tasks: Sequence[Task]) -> list[Task]:
 
 
 def check_names(tasks: Sequence[Task]) -> None:
-    """Refuse two of one name and number of agents.
-
-    Raises:
-        ConfigError: naming both entries.
-    """
+    """Raise ConfigError, naming both entries, for two of one name and number of agents."""
     places: dict[tuple[str, int], list[str]] = {}
     for task in tasks:
         labels = task_labels(task)
@@ -304,11 +296,7 @@ def batches_of(tasks: Sequence[Task], jobs: int) -> Iterator[Sequence[Task]]:
 
 
 def run_batch(batch: Sequence[Task]) -> list[Outcome]:
-    """The outcomes of one batch.
-
-    Raises:
-        GpuYardError: from a simulation; the message begins with scheduler and windows.
-    """
+    """The outcomes of one batch; errors are those of `run_task` and `run_together`."""
     return [run_task(batch[0])] if len(batch) == 1 else run_together(batch)
 
 

@@ -276,11 +276,7 @@ OF_TRAINING = (
 
 
 def check_plain(config: Mapping[str, Any], rules: Rules) -> None:
-    """Refuse a plain number of the wrong kind or size.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for a plain number of the wrong kind or size."""
     for key, (integer, least) in rules.items():
         value = section(config, key)
         right = isinstance(value, int if integer else int | float) and not isinstance(value, bool)
@@ -291,11 +287,7 @@ def check_plain(config: Mapping[str, Any], rules: Rules) -> None:
 
 
 def check_training(config: Mapping[str, Any]) -> None:
-    """Refuse values of `conf/train.yaml` that would fail only after minutes, or pass unread.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for values of `conf/train.yaml` that would fail late, or pass unread."""
     from marl.env.world import TRAIN_PHYSICS  # numba
 
     if "batch_agent_steps" not in config["algo"]:
@@ -325,11 +317,7 @@ LEAST_SURE = 0.0001  # nearer to 0 or 1 an interval has no width, or no end
 
 
 def check_confidence(config: Mapping[str, Any]) -> None:
-    """Refuse a confidence, or a level of significance, that is no share, or of which nothing comes.
-
-    Raises:
-        ConfigError: naming key and value.
-    """
+    """Raise ConfigError for a confidence or level that is no share, or of which nothing comes."""
     for key, like in {"confidence": 0.95, "level": 0.05}.items():
         value = config.get(key, like)
         if not (isinstance(value, float) and LEAST_SURE <= value <= 1.0 - LEAST_SURE):
@@ -384,11 +372,7 @@ def check_texts(place: str, value: object, words: str, *, empty: bool = True) ->
 
 
 def check_keys(place: str, found: Any, known: Sequence[str], *, needed: Sequence[str]) -> None:
-    """Refuse what is no mapping, a key that is not known, and one that is needed and missing.
-
-    Raises:
-        ConfigError: naming the place and the key.
-    """
+    """Raise ConfigError for what is no mapping, an unknown key, or a needed one that is missing."""
     if not isinstance(found, Mapping):
         raise ConfigError(f"{place} is {found!r}; it must hold {', '.join(needed or known)}")
     for key in found:

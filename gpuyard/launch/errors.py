@@ -165,11 +165,7 @@ def refuse_unread_additions(
 
 
 def refuse_unread(experiment: str, config: DictConfig, plain: DictConfig) -> None:
-    """Refuse keys that an experiment's file adds to `plain`, the same without it.
-
-    Raises:
-        ConfigError: naming the first such key and the nearest that there is.
-    """
+    """Raise ConfigError for a key that an experiment's file adds to `plain`, made without it."""
     known = set(_dotted(plain))
     for key in _dotted(config):
         if key in known or key in OPEN or key.startswith("hydra."):
@@ -198,14 +194,9 @@ def _referred_to(config: DictConfig, key: str) -> bool:
 
 
 def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str]]) -> None:
-    """Refuse `group=null`, `group=3` and `group=[3]`: a group is a choice among files.
+    """Raise ConfigError for `group=null`, `group=3`, `group=[3]`: a group is a choice among files.
 
-    Args:
-        overrides: of the command line.
-        options: names of a group's files; none where there is no such group.
-
-    Raises:
-        ConfigError: naming the choices.
+    `options` has the names of a group's files; none where there is no such group.
     """
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         group = override.key_or_group
@@ -227,11 +218,7 @@ def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str
 
 
 def refuse_reproduction(experiment: str) -> NoReturn:
-    """Refuse an experiment whose cells the program would leave out.
-
-    Raises:
-        ConfigError: with the command that the experiment is for.
-    """
+    """Raise ConfigError for an experiment whose cells the program would leave out."""
     command = _command_of(experiment) or f"{' '.join(called('reproduce'))} experiment={experiment}"
     raise ConfigError(f"experiment={experiment} is for: {command}")
 

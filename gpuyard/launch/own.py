@@ -127,15 +127,9 @@ def composed_of(
 def refuse_unread_of_experiment(
     program: str, config: DictConfig, choices: Mapping[str, str | None]
 ) -> None:
-    """Refuse a key that the chosen experiment sets and nobody reads.
+    """Raise ConfigError for a key that the chosen experiment sets and nobody reads.
 
-    Args:
-        program: a file of `conf/`.
-        config: composed of it.
-        choices: group -> file, as Hydra has them.
-
-    Raises:
-        ConfigError: naming the key and the nearest that there is.
+    `config` is composed of `conf/<program>.yaml`; `choices`: group -> file, as Hydra has them.
     """
     experiment = choices.get("experiment")
     if experiment is None:
@@ -158,11 +152,7 @@ def refuse_unread_of_experiment(
 
 
 def with_sections(program: str, config: dict[str, Any]) -> dict[str, Any]:
-    """`config`, if what is a section in `conf/<program>.yaml` still is one.
-
-    Raises:
-        ConfigError: a section is given null or a plain value; with its keys.
-    """
+    """`config`; ConfigError: what is a section in `conf/<program>.yaml` is none any more."""
     path = CONF / f"{program}.yaml"
     own = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     for key, value in own.items():

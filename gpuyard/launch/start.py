@@ -75,13 +75,7 @@ SWEEP = {"-m", "--multirun"}
 
 
 def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) -> str | None:
-    """One sentence; None where there is nothing to say.
-
-    Args:
-        record: of the run that was under way; None: none had begun in this process.
-        folder: its own.
-        argv: the command line.
-    """
+    """How to go on with the run that was under way, in a sentence; None: nothing to say."""
     if SWEEP.intersection(argv):
         words = list(argv)
         if folder is not None:  # before the first point has begun nobody knows it but who typed it

@@ -91,11 +91,7 @@ R = TypeVar("R")
 
 
 def run_program(words: Sequence[str]) -> int:
-    """Status of one of our programs in a process of its own, which may save if we are interrupted.
-
-    Args:
-        words: as behind `gpuyard`.
-    """
+    """Status of `gpuyard *words` in a process of its own, which may save if we are interrupted."""
     with subprocess.Popen([sys.executable, "-m", "gpuyard", *words]) as child:
         try:
             return child.wait()
@@ -121,13 +117,7 @@ def processes_of(jobs: int, cores: int) -> int:
 
 
 def in_processes(call: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:
-    """`call` of each item, as they come; one process is this one. Each has one thread.
-
-    Args:
-        call: a function of a module.
-        items: what it gets, one at a time.
-        processes: how many.
-    """
+    """`call`, of a module, of each item, as they come, each with one thread; 1: in this process."""
     from joblib import Parallel, delayed, parallel_config
 
     if processes == 1:

@@ -109,11 +109,7 @@ MOVED = {
 
 
 def new_name(target: str) -> str:
-    """The dotted name of today; one that did not move stays as it is.
-
-    Raises:
-        ConfigError: what it names was cut; with what to use.
-    """
+    """The dotted name of today, if it moved; ConfigError: what it names was cut."""
     if target in GONE:
         raise ConfigError(f"{target} is gone; use {GONE[target]}")
     if target in SPLIT:
