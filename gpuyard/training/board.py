@@ -42,11 +42,7 @@ PACKAGES = {"tensorboard": "tensorboardX", "csv": "csv", "wandb": "wandb", "mlfl
 
 
 def check_logger(name: object) -> None:
-    """Refuse a logger that nobody knows or that is not installed.
-
-    Raises:
-        ConfigError: with the loggers, or with the command that installs it.
-    """
+    """Raise ConfigError for a logger that nobody knows or that is not installed."""
     if name not in [*PACKAGES]:  # which a list can be asked of, too
         raise ConfigError(f"logger is {name!r}; {instead(name, PACKAGES)}")
     if importlib.util.find_spec(PACKAGES[str(name)]) is None:

@@ -70,11 +70,7 @@ class VectorForm(Protocol):
     """How a vector is read: all that a search knows of what it learns."""
 
     def player(self, vector: FloatArray) -> Player:
-        """Who plays as the vector says.
-
-        Raises:
-            ValueError: it has another length.
-        """
+        """Who plays as the vector says; ValueError: it has another length."""
 
     def arrays(self) -> Mapping[str, Any]:
         """Name -> array, for files; none holds objects."""
@@ -110,11 +106,7 @@ class NetworkForm:
         return NetworkPlayer(self, vector)
 
     def policy(self, vector: FloatArray) -> "PairScorePolicy":
-        """The policy that a vector (n,) stands for; a process has one at a time, the last.
-
-        Raises:
-            ValueError: the vector has another length.
-        """
+        """The policy of a vector (n,), else ValueError; a process has one at a time, the last."""
         from marl.policy.build import PolicySpec, policy_of  # torch
 
         return policy_of(PolicySpec(**self.spec), vector, self.fixed)
@@ -201,11 +193,7 @@ class Form:
         return self.linear + sum(part.units * (part.features + 2) for part in self.parts)
 
     def weights(self, vector: FloatArray) -> ScoreWeights:
-        """The weights that a vector (size,) stands for.
-
-        Raises:
-            ValueError: it has another length.
-        """
+        """The weights that a vector (size,) stands for; ValueError: it has another length."""
         if vector.shape != (self.size,):
             raise ValueError(f"a vector of shape {vector.shape}; expected ({self.size},)")
         found: dict[str, FloatArray | Layer] = {}

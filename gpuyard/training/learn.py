@@ -123,10 +123,8 @@ def ratios_of(
 ) -> dict[str, Any]:
     """Geometric means of paired ratios of mean JCT, learned / rival, with intervals of the logs.
 
-    Args:
-        learned: (W,) ln mean JCT on held-out windows.
-        rivals: name -> (W,) the same of others.
-        times: (W,) equal for windows of one time; where some are, intervals are by time, else t.
+    Of each, `learned` included, (W,) ln mean JCT on held-out windows; `times` (W,) are equal for
+    windows of one time: where some are, intervals are by time, else t.
     """
     found, time_of = {}, dict(enumerate(times))
     for name, logs in rivals.items():
@@ -138,11 +136,7 @@ def ratios_of(
 
 
 def write_policy(path: Path, form: NetworkForm, vector: FloatArray) -> None:
-    """Write what a vector stands for as a policy.
-
-    Raises:
-        OSError: it cannot be written, on a full disk for example.
-    """
+    """Write what a vector stands for as a policy."""
     from marl.policy.build import PolicySpec, save_policy  # torch
 
     save_policy(path, form.policy(vector), PolicySpec(**form.spec), form.rules)
@@ -229,15 +223,9 @@ def report(launch: Launch, trainer: Trainer) -> str:
 
 
 def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArray]) -> None:
-    """Keep what was learned, then say who failed on a held-out window.
+    """Keep what was learned, then raise GpuYardError if somebody failed on a held-out window.
 
-    Args:
-        launch: the run.
-        trainer: at its end.
-        logs: of each (W,) ln mean JCT, or FAILED.
-
-    Raises:
-        GpuYardError: somebody did, so there are no figures.
+    `logs`: of each (W,) ln mean JCT, or FAILED.
     """
     for name, each in logs.items():
         if not np.all(np.isfinite(each)):
@@ -248,14 +236,9 @@ def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArr
 
 
 def show(folder: Path, learned_in: Path, config: Mapping[str, Any]) -> None:
-    """Write what a page draws: the first held-out window, as it was learned and by the reference.
+    """Write what a page in `folder` draws: the first held-out window, as learned and as before.
 
     Of several settings (`mix`) nothing is drawn.
-
-    Args:
-        folder: of the page.
-        learned_in: what `report` has written to.
-        config: of `learn.yaml`, resolved.
     """
     if config["mix"]:
         return
@@ -288,11 +271,7 @@ REACH = "graph.reach="  # may be changed of a policy that is learned on
 
 
 def _check_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Refuse overrides of what is not read.
-
-    Raises:
-        ConfigError: naming the override, and who reads it.
-    """
+    """Raise ConfigError for overrides of what is not read, naming who reads it."""
     networks = [word for word in overrides if word.startswith(OF_A_NETWORK)]
     scores = [word for word in overrides if word.startswith(OF_A_SCORE)]
     if config["learns"] == SCORE:

@@ -138,10 +138,8 @@ def refitted(
 ) -> tuple[FloatArray, float]:
     """The vector (n,) after `fit` has changed the policy of the mean, and what `fit` returns.
 
-    Args:
-        form: of the vector.
-        climb: its mean, and sigmas, which are 0 for what must not change.
-        fit: changes a policy in place, given name of a parameter -> 1 where it may, 0 where not.
+    `fit` changes a policy in place, given name of a parameter -> 1 where it may, 0 where not:
+    where `climb` has a sigma of 0.
     """
     torch.set_num_threads(1)
     policy = form.policy(climb.mean)

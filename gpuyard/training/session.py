@@ -336,8 +336,7 @@ def _check_suspending(prior: ScoreWeights, suspends: bool) -> None:
 def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path | None:
     """The checkpoint to go on with: of the folder `wanted`, of this run's own if `wanted` is auto.
 
-    Raises:
-        CheckpointError: there is none that is whole, or auto finds one of another setting.
+    CheckpointError: there is none that is whole, or auto finds one of another setting.
     """
     if wanted is None or (wanted == AUTO and not checkpoints(own)):
         return None

@@ -81,11 +81,7 @@ NETWORK_RULES: Rules = {
 
 
 def check_learns(config: Mapping[str, Any]) -> None:
-    """Refuse what would fail late.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for what would fail late."""
     check_choice(config, "learns", (SCORE, NETWORK))
     check_texts("hide", config["hide"], "of columns, like [prolongs]")
     if "estimator" not in config["algo"]:
@@ -106,11 +102,7 @@ def check_learns(config: Mapping[str, Any]) -> None:
 def first_of(
     config: Mapping[str, Any], prior: ScoreWeights
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
-    """Form, first vector and sigmas of the configured network.
-
-    Raises:
-        ConfigError: a value of `rules` or `hide` is none of its choices.
-    """
+    """Form, first vector and sigmas of the configured network; ConfigError: `rules` or `hide`."""
     from gpuyard.training.network import Ablation, NetworkSizes, first_network  # torch
 
     graph, rules = config["graph"], _rules_of(config)
@@ -184,12 +176,8 @@ def episodes_of(config: Mapping[str, Any], experiment: Experiment, part: str) ->
 def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer:
     """A trainer at its beginning, or at the checkpoint of `resume`.
 
-    Args:
-        launch: with the configuration of `learn.yaml`.
-        source_spec: what windows are played on; None: what the configuration says.
-
-    Raises:
-        GpuYardError: a value is illegal, weights cannot be read, or the checkpoint does not fit.
+    `source_spec`: what windows are played on; None: what the configuration says. GpuYardError: a
+    value is illegal, weights cannot be read, or the checkpoint does not fit.
     """
     config = launch.config
     _check(config)
@@ -233,11 +221,7 @@ def _kept_setting(config: Mapping[str, Any]) -> str:
 
 
 def _evaluator(launch: Launch) -> Evaluator:
-    """This process if it is to play alone, else workers on Ray.
-
-    Raises:
-        RayError: a key of `ray` is wrong, or no cluster answers at its address.
-    """
+    """This process if it is to play alone, else workers on Ray."""
     jobs, spec = launch.config["jobs"], launch.build("ray")
     if jobs == EVERY_CORE and isinstance(spec, LocalRay):
         from joblib import cpu_count  # what other programs call a core
@@ -258,11 +242,7 @@ def _evaluator(launch: Launch) -> Evaluator:
 
 
 def _check(config: Mapping[str, Any]) -> None:
-    """Refuse numbers that would fail late.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for numbers that would fail late."""
     check_plain(config, RULES)
     check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_cells(config["mix"])
@@ -289,9 +269,7 @@ def _check(config: Mapping[str, Any]) -> None:
 def source_spec_of(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> SourceSpec:
     """What is played, without how it is learned; call it where Hydra is composing.
 
-    Args:
-        config: of `learn.yaml`, resolved.
-        overrides: that made it; they hold for what settings of a mix name, too.
+    `overrides` made `config`; they hold for what settings of a mix name, too.
     """
     played = {key: value for key, value in config.items() if key not in OF_LEARNING}
     cells = [_with_sections(cell, overrides) for cell in config["mix"] or ()]
@@ -339,11 +317,7 @@ def policy_in(config: Mapping[str, Any], name: object) -> Path | None:
 
 
 def _weights(config: Mapping[str, Any], key: str) -> ScoreWeights:
-    """By name in conf/linear_weights, by path, or all zero, as `key` says.
-
-    Raises:
-        GpuYardError: it is none of these; with the nearest name.
-    """
+    """By name in conf/linear_weights, by path, or all zero, as `key` says."""
     name = section(config, key)
     if name in {ZERO, ZERO_SUSPENDING}:
         return zero_weights(suspends=name == ZERO_SUSPENDING)

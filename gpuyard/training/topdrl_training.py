@@ -147,11 +147,7 @@ KINDS: dict[str, type[Picker]] = {"jobs": JobPicker, "gpus": GpuPicker}
 
 
 def picker_of(config: Mapping[str, Any], experiment: Experiment) -> Picker:
-    """The kind that `picker.kind` names.
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
+    """The kind that `picker.kind` names; ConfigError: there is none."""
     check_choice(config, "picker.kind", tuple(KINDS))
     return KINDS[config["picker"]["kind"]](config, experiment)
 
@@ -202,11 +198,7 @@ class Training:
     """The files and counters of one run."""
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
-        """Build everything but RLlib's algorithm.
-
-        Raises:
-            GpuYardError: a value of the configuration is wrong, or `resume` holds no run.
-        """
+        """Build everything but RLlib's algorithm."""
         torch.set_num_threads(1)
         torch.manual_seed(config["seed"])
         self.experiment, key = experiment_of(config), "validation_windows"
@@ -331,11 +323,7 @@ class Meter:
 
 
 def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
-    """Imitate, learn, draw; the folder of the best policy, and its validation throughput.
-
-    Raises:
-        GpuYardError: a value is wrong, or training diverged.
-    """
+    """Imitate, learn, draw; the folder of the best policy, and its validation throughput."""
     run = Training(config, folder)
     with training_bars() as progress:
         meter = Meter(progress)

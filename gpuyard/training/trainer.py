@@ -56,11 +56,7 @@ class Budget:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], source: WindowSource) -> Self:
-        """From the configuration of `learn.yaml`; windows are those that the source has.
-
-        Raises:
-            ConfigError: it has too few.
-        """
+        """From `learn.yaml`; windows are those that the source has. ConfigError: too few."""
         names = ("pairs", "updates", "minutes", "validate_every", "checkpoint_every")
         given = {name: config[name] for name in names}
         if (there := source.windows(TRAIN)) is not None:
@@ -229,13 +225,7 @@ class Trainer:
     ) -> list[R]:
         """What a round finds in its training windows: at least one; windows that fail are told.
 
-        Args:
-            play: what it found in a window, if anything, and whether the run failed.
-            tasks: one a window.
-            windows: their numbers.
-
-        Raises:
-            LearningStopped: nothing was found.
+        `play`: what it found in a window, if anything, and whether the run failed.
         """
         found, number = self.evaluator.workers.each(play, tasks), self.saved.climb.update + 1
         parts = [part for part, _ in found if part is not None]
@@ -253,11 +243,7 @@ class Trainer:
         return LearningStopped(f"{why}; {self._folder / CHECKPOINT} holds update {update}")
 
     def _save(self) -> None:
-        """Write the checkpoint.
-
-        Raises:
-            LearningStopped: it cannot be written.
-        """
+        """Write the checkpoint; LearningStopped: it cannot be written."""
         path = self._folder / CHECKPOINT
         try:
             save(self.saved, self._folder)

@@ -33,11 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def scheduler_of(config: Mapping[str, Any]) -> LinearScore:
-    """The scheduler of the configuration.
-
-    Raises:
-        ConfigError: it is another one than the linear score.
-    """
+    """The scheduler of the configuration; ConfigError: it is another one than the linear score."""
     scheduler = build({"scheduler": config["scheduler"]}, "scheduler")
     if not isinstance(scheduler, LinearScore):
         raise ConfigError("scheduler must be linear_score: its weights are what is learned")
@@ -55,11 +51,7 @@ GROUPS = tuple(name for name in NAMED if name != "gpu_type")
 
 
 def check_cells(mix: object) -> None:
-    """Refuse a list of settings that is none; None is no list and fine.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for a list of settings that is none; None is no list and fine."""
     if mix is None:
         return
     if not isinstance(mix, list) or not mix:
