@@ -273,11 +273,7 @@ def _notes(config: Mapping[str, Any], scenario: Scenario) -> tuple[str, ...]:
 
 
 def _check_aim(aim: str, scenario: Scenario) -> None:
-    """Refuse an aim of which these jobs can have no value, before anything is played.
-
-    Raises:
-        ConfigError: naming the aim and what to do.
-    """
+    """Raise ConfigError, before anything is played, if these jobs can have no value of the aim."""
     jobs, _ = jobs_of(scenario)
     large = large_gang(jobs, opened(scenario.setting).world.topology, scenario.large)
     lacking = {
@@ -289,11 +285,7 @@ def _check_aim(aim: str, scenario: Scenario) -> None:
 
 
 def _check_blocks(blocks: int, counted: int) -> None:
-    """Refuse intervals over next to single jobs, and say so where there are no more.
-
-    Raises:
-        ConfigError: naming both numbers.
-    """
+    """Raise ConfigError for intervals over next to single jobs; warn where there are no more."""
     most = max(counted // JOBS_OF_A_BLOCK, MOST_BLOCKS)
     if blocks > most:
         raise ConfigError(
@@ -307,11 +299,7 @@ def _check_blocks(blocks: int, counted: int) -> None:
 
 
 def _check(config: Mapping[str, Any]) -> None:
-    """Refuse what would fail late.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for what would fail late."""
     check_confidence(config)
     known_of(config)
     check_plain(config, {"blocks": (True, FEWEST_BLOCKS), "slow_jobs": (True, 0)})

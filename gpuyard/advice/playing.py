@@ -150,11 +150,7 @@ def play(candidate: Candidate) -> Played:
 
 
 def run_of(candidate: Candidate) -> Run:
-    """The run of one row.
-
-    Raises:
-        GpuYardError: from the simulation.
-    """
+    """The run of one row; GpuYardError is the simulation's."""
     scenario = candidate.scenario
     experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
     scheduler = scheduler_of(scenario.setting, candidate.contender)
@@ -313,8 +309,7 @@ def _with_words(row: Candidate, choices: Mapping[str, str]) -> Candidate:
 def known_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Who tells durations, by what a row is told, the least first.
 
-    Raises:
-        ConfigError: a key of `knows` is unknown, or the oracle is missing.
+    ConfigError: a key of `knows` is unknown, or the oracle is missing.
     """
     knows = config["knows"]
     if not isinstance(knows, Mapping):
@@ -338,11 +333,7 @@ def _why_slow(simulator: Simulator, scheduler: Scheduler) -> str:
 
 
 def _check_names(candidates: list[Candidate]) -> None:
-    """Refuse two rows of one name.
-
-    Raises:
-        ConfigError: naming both entries.
-    """
+    """Raise ConfigError, naming both entries, for two rows of one name."""
     seen: dict[str, str] = {}
     for each in candidates:
         place = each.contender.place

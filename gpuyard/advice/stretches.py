@@ -91,11 +91,7 @@ class StretchField:
 
 
 def open_stretches(setting: str) -> StretchField:
-    """The windows of a configuration of advise with a `scheduler`, a linear score, given as JSON.
-
-    Raises:
-        GpuYardError: as `scouted`.
-    """
+    """The windows of a configuration (JSON) of advise whose `scheduler` is a linear score."""
     config: dict[str, Any] = json.loads(setting)
     scheduler = scheduler_of(config)
     return StretchField(scheduler, scouted(json.dumps({**config, "scheduler": None})))

@@ -76,11 +76,7 @@ class Trained:
 
 
 def run(launch: Launch) -> None:
-    """Train, play, compare.
-
-    Raises:
-        GpuYardError: the node is wrong, or a training or a run failed.
-    """
+    """Train, play, compare; GpuYardError: the node is wrong, or a training or a run failed."""
     node = launch.config["reproduce"]
     arms = _arms(node)
     launch.begin()
@@ -106,11 +102,7 @@ def run(launch: Launch) -> None:
 
 
 def _arms(node: Mapping[str, Any]) -> list[Arm]:
-    """The arms of the node `reproduce`.
-
-    Raises:
-        ConfigError: a key is missing or unknown, or nothing is the whole.
-    """
+    """The arms of the node `reproduce`, which is checked."""
     check_keys("reproduce", node, NODE_KEYS, needed=NODE_KEYS)
     arms = {name: arm for name, arm in node["arms"].items() if arm is not None}
     for name, arm in arms.items():

@@ -34,12 +34,8 @@ def tuning_rows(
     """Rows of `tuned.csv`: baselines in order of appearance, the best setting of each first.
 
     Settings are ranked by their geometric mean JCT, so that every cell counts alike, however long
-    its jobs are. `ratio`: paired mean JCT over that of the best; `jct_mean_s`: arithmetic mean.
-
-    Args:
-        runs: of schedulers named `baseline<between>setting`; all ran at the same places.
-        between: what separates the two.
-        confidence: of the intervals.
+    its jobs are. `ratio`: paired mean JCT over that of the best; `jct_mean_s`: arithmetic mean. The
+    runs are of schedulers named `baseline<between>setting`; all ran at the same places.
     """
     times: dict[str, dict[str, dict[Place, float]]] = defaultdict(lambda: defaultdict(dict))
     at, cluster_of = ({run.place: run for run in runs},

@@ -146,12 +146,7 @@ def _cells(name: str, family: Mapping[str, Any], quick: Mapping[str, int]) -> li
 
 
 def run(launch: Launch) -> None:
-    """Run what is missing, write tables and figures, print.
-
-    Raises:
-        ConfigError: the node `reproduce` is wrong.
-        DagError: a problem cannot be made.
-    """
+    """Run what is missing, write tables and figures, print; DagError: no such problem."""
     settings = settings_of(launch)
     launch.begin(RESULT_FILES, assumed=_assumed(settings))
     forget_stored(launch, PARTS)
@@ -297,11 +292,7 @@ class Bench:
 
 
 def run_missing_searches(launch: Launch, settings: Settings) -> list[Row]:
-    """Every search on every problem, problem by problem; stored ones are read.
-
-    Raises:
-        ConfigError: a stored file is broken.
-    """
+    """Every search on every problem, problem by problem; stored ones are read."""
     bench, folder = Bench(launch, settings), launch.folder / PARTS
     folder.mkdir(parents=True, exist_ok=True)
     work = [(cell, method) for cell in settings.cells for method in settings["methods"]]

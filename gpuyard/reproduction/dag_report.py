@@ -172,13 +172,7 @@ def reductions(rows: Sequence[Row], *, ours: str, confidence: float) -> Table:
 
 
 def page_tables(standing: Row, saved: Table, settings: Mapping[str, Any]) -> str:
-    """The tables of a page of results, over all problems.
-
-    Args:
-        standing: makespan over HEFT's by method.
-        saved: of each rival; shown are HEFT, the best rival and the best learned one.
-        settings: of the experiment.
-    """
+    """The tables of a page of results, over all problems: of HEFT and the best (learned) rivals."""
     ours, methods = settings["ours"], list(settings["methods"])
     ratios = [f"{standing[name]:.3g}" for name in methods]
     lines = markdown_table(["makespan over HEFT's", *(f"`{name}`" for name in methods)],

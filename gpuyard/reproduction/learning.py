@@ -81,11 +81,7 @@ def _interval(entry: Mapping[str, Any]) -> Interval:
 
 
 def run(launch: Launch) -> None:
-    """Learn what is missing, compare.
-
-    Raises:
-        GpuYardError: the node is wrong, or a seed could not be learned from.
-    """
+    """Learn what is missing, compare; GpuYardError: the node is wrong, or a seed failed."""
     node = launch.config["reproduce"]
     words, debug = _words(node), asked().debug
     launch.begin((TABLE, TEXT, FIGURE, PAGE_FILE))
@@ -117,11 +113,7 @@ def run(launch: Launch) -> None:
 
 
 def _words(node: Mapping[str, Any]) -> list[str]:
-    """Overrides of `learn.py` for every seed, the command line's cluster and jobs among them.
-
-    Raises:
-        ConfigError: a key of the node is missing or unknown, or there is no seed.
-    """
+    """Overrides of `learn.py` for every seed, the command line's cluster and jobs among them."""
     check_keys("reproduce", node, (*NODE_KEYS, ARMS, PAIRED), needed=NODE_KEYS)
     if not isinstance(node.get(ARMS) or {}, Mapping):
         raise ConfigError(f"reproduce.arms is {node[ARMS]!r}; give names and their overrides")

@@ -18,11 +18,7 @@ TRAINED, POLICY = "trained", "policy"
 
 
 def run(launch: Launch) -> None:
-    """Train what is missing, then play and compare.
-
-    Raises:
-        GpuYardError: the node is wrong, or a training or a run failed.
-    """
+    """Train what is missing, then play and compare; GpuYardError: something of it failed."""
     debug = asked().debug
 
     def trained(name: str, entry: Mapping[str, Any]) -> Path:

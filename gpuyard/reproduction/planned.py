@@ -308,11 +308,7 @@ POLICY_KEYS = ("folder", "overrides", "quick")
 def policies_of(
     key: str, entries: Mapping[str, Any], train: Callable[[str, Mapping[str, Any]], Path]
 ) -> dict[str, str]:
-    """Name -> folder of each policy that a node tells of: the one there is, else what is trained.
-
-    Raises:
-        ConfigError: one has other keys than POLICY_KEYS.
-    """
+    """Name -> folder of each policy that a node tells of: the one there is, or what is trained."""
     found = {}
     for name, each in entries.items():
         if each is None:  # an experiment may do without one

@@ -174,11 +174,7 @@ def _written(
 def _planned(
     launch: Launch, prepared: Callable[[Cell], Cell]
 ) -> tuple[Reproduction, list[Planned]]:
-    """What the experiment asks for, and every run of it.
-
-    Raises:
-        ConfigError: no experiment, none that reproduces something, or a part of it is wrong.
-    """
+    """What the experiment asks for, and every run of it."""
     if HydraConfig.get().runtime.choices["experiment"] is None:
         raise ConfigError(f"name an experiment: experiment={' or experiment='.join(titles())}")
     words = asked()
@@ -248,16 +244,10 @@ def write_reproduction(
     level: float,
     lacking: str = "",
 ) -> Group:
-    """Write every file from the runs that there are; return the tables to be printed.
+    """Write every file from the runs that there are, cell by cell; return the tables to be printed.
 
-    Args:
-        folder: exists.
-        found: title, claims, arms and reference.
-        runs: in the order of cells.
-        ours: scheduler that is divided by the others in comparison.md; None for no ratio.
-        confidence: of the intervals.
-        level: of significance, of the ranks.
-        lacking: a sentence on runs that are not there; it stands below tables.
+    `ours` divides the others in comparison.md (None: no ratio); `lacking` is a sentence on runs
+    that are not there, which stands below tables.
     """
     rows = [run.row for run in runs]
     write_comparison(folder, rows, ours=ours, confidence=confidence, lacking=lacking)

@@ -43,13 +43,8 @@ PARTS, ONCE, WORDS = "parts", "made_by.json", "words.json"
 def run_once(folder: Path, words: Sequence[str], *more: str) -> None:
     """Run one of our programs in a process and a folder of its own, unless it ended there before.
 
-    Args:
-        folder: of the run; made.
-        words: as behind `gpuyard`; other words are another run.
-        more: words that say only how to go on.
-
-    Raises:
-        GpuYardError: it ended with another status than 0.
+    Other `words` (as behind `gpuyard`) are another run; `more` say only how to go on. GpuYardError:
+    it ended with another status than 0.
     """
     done, text = folder / ONCE, json.dumps(list(words))
     if done.is_file() and done.read_text("utf-8") == text:
@@ -204,11 +199,7 @@ def run_missing(
 def run_all(
     planned: Sequence[Planned], folder: Path, *, jobs: int, play: Play = run_batch
 ) -> list[ComparisonRow]:
-    """`run_missing` where no run may fail.
-
-    Raises:
-        GpuYardError: some did.
-    """
+    """`run_missing`; GpuYardError: some run failed."""
     rows, failures = run_missing(planned, folder, jobs=jobs, play=play)
     if failures:
         raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))

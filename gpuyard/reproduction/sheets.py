@@ -26,11 +26,7 @@ NAMED = ("traces",)  # folders that the words of runs name
 
 
 def run(launch: Launch) -> None:
-    """Run what is missing, then make the table or play the league.
-
-    Raises:
-        GpuYardError: the node is wrong, or a run failed.
-    """
+    """Run what is missing, then make the table or play the league; GpuYardError: a run failed."""
     node = launch.config["reproduce"]
     if "sheet" in node:
         check_keys("reproduce", node, (*KEYS, *NAMED), needed=KEYS)

@@ -63,11 +63,7 @@ SMALL = ("topology", "workload.num_jobs")  # what trainings take of `debug`
 
 
 def run(launch: Launch) -> None:
-    """Train, play, compare.
-
-    Raises:
-        GpuYardError: the node is wrong, or a training or a run failed.
-    """
+    """Train, play, compare; GpuYardError: the node is wrong, or a training or a run failed."""
     node, confidence = launch.config["reproduce"], launch.config["confidence"]
     tables = page_tables("reproduce.page", node.get("page"))
     launch.begin((PAGE_FILE,))

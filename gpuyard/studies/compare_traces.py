@@ -111,14 +111,7 @@ _CDFS = (
 
 
 def trace_page(first: JobSample, second: JobSample, *, names: tuple[str, str], path: Path) -> None:
-    """Draw one page: distributions, the week, jobs that come back, and correlation of the hours.
-
-    Args:
-        first: drawn in blue.
-        second: drawn in orange, dashed.
-        names: of the two.
-        path: PNG to write.
-    """
+    """Draw one page: distributions, the week, jobs that come back, and correlation of the hours."""
     figure = new_figure(12.5, 10.5)
     panels = figure.subplots(3, 3).ravel()
     ours, theirs = samples(first), samples(second)

@@ -119,11 +119,7 @@ def _reading(path: Path, text: str, config: Mapping[str, Any]) -> str:
 
 
 def trace_of(config: Mapping[str, Any]) -> Trace:
-    """Generate `num_jobs` jobs, then cap, thin and scale as the keys of `workload` say.
-
-    Raises:
-        GpuYardError: a key is out of range, or one that needs `gpus` is set without it.
-    """
+    """Generate `num_jobs` jobs, then cap, thin and scale as the keys of `workload` say."""
     options, gpus = config["workload"], config["gpus"]
     if "spec" not in options:
         raise ConfigError("workload has no spec: it is read from a file; use a generated workload")
