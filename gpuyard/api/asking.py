@@ -115,11 +115,7 @@ def _of_frame(text: str, place: str) -> str:
 
 
 def known(group: str, name: str, argument: str) -> str:
-    """`name`, if it is a choice of a group, or of a folder of the user's own.
-
-    Raises:
-        ConfigError: it is none; with the nearest.
-    """
+    """`name`, if it is a choice of a group, also of the user's own; ConfigError: it is none."""
     names = choices_of(group)
     if name in names:
         return name

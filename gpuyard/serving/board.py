@@ -350,11 +350,7 @@ class Board:
 
 
 def _start_of(answer: AnswerForm, asked: Asked) -> DecisionForm | None:
-    """The start of a pod's job, if it starts.
-
-    Raises:
-        RequestError: it never can.
-    """
+    """The start of a pod's job, if it starts; RequestError: it never can."""
     if asked.job in answer.impossible:
         raise RequestError(f"pod {asked.pod}: {answer.impossible[asked.job]}")
     orders = (each for each in answer.decisions if each.job == asked.job)

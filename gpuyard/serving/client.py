@@ -30,11 +30,7 @@ class Connection:
     """JSON to and from a service, over one connection that is kept."""
 
     def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
-        """`url` like `http://127.0.0.1:8023`.
-
-        Raises:
-            ServiceError: the URL is none.
-        """
+        """ServiceError: `url` is not like `http://127.0.0.1:8023`."""
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
             raise ServiceError(f"url is {url!r}; it must be like http://127.0.0.1:8023")
@@ -45,11 +41,7 @@ class Connection:
             self._headers["Authorization"] = f"Bearer {token}"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer of a route.
-
-        Raises:
-            ServiceError: there is none.
-        """
+        """The answer of a route; ServiceError: there is none."""
         text = None if body is None else json.dumps(body)
         try:
             if time.monotonic() - self._used_s > IDLE_S:

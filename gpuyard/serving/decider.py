@@ -50,13 +50,8 @@ class Decider:
     def decide(self, form: StateForm, closed: Sequence[int] = ()) -> AnswerForm:
         """All orders of the instant that `form` describes.
 
-        Args:
-            form: the cluster.
-            closed: servers that take nobody new beside those that `form` names.
-
-        Raises:
-            RequestError: the request is impossible.
-            GpuYardError: the scheduler's decision is.
+        `closed`: servers that take nobody new beside those that `form` names. RequestError: the
+        request is impossible; another GpuYardError: the scheduler's decision is.
         """
         numbers = numbers_of(form)
         _check_times(form, numbers)

@@ -296,11 +296,7 @@ class Asked:
 
 
 def candidates(args: ExtenderArgs) -> list[str]:
-    """Names of the nodes that the pod may go to.
-
-    Raises:
-        RequestError: none or both lists are given, or a node has no name.
-    """
+    """Names of the nodes that the pod may go to; RequestError: none or both lists, or no name."""
     if (args.Nodes is None) == (args.NodeNames is None):
         raise RequestError("give Nodes or NodeNames, one of the two")
     if args.NodeNames is not None:

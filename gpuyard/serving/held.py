@@ -38,11 +38,7 @@ class Replaces:
     then_gpus: int  # of the gang there, once the pod runs, too
 
     def is_shown(self, shown: Mapping[str, Mapping[str, int]]) -> bool:
-        """Whether a state has the gang running with the pod, or no more at all.
-
-        Args:
-            shown: running job -> server -> GPUs.
-        """
+        """Whether a state (job -> server -> GPUs) has the gang with the pod, or no more at all."""
         servers = shown.get(self.gang)
         return servers is None or servers.get(self.server, 0) >= self.then_gpus
 

@@ -104,15 +104,9 @@ class Setter:
         self.largest = int(world.partition_gpus.max())
 
     def set(self, form: StateForm, numbers: JobNumbers, closed: Sequence[int] = ()) -> Set | None:
-        """The run at the instant of `form`; None where there is no job.
+        """The run at the instant of `form`; None where there is no job. RequestError: a fault.
 
-        Args:
-            form: the request.
-            numbers: its numbers.
-            closed: servers that take nobody new beside those that the request names.
-
-        Raises:
-            RequestError: naming what is wrong.
+        `closed`: servers that take nobody new beside those that the request names.
         """
         away = [self.places.server(name, f"away[{at}]") for at, name in enumerate(form.away)]
         placements = self.places.of(form.running)

@@ -78,11 +78,7 @@ def _app(config: Mapping[str, Any]) -> "FastAPI":
 
 
 def _check(config: Mapping[str, Any]) -> None:
-    """Refuse what would fail only at the first request.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
+    """Raise ConfigError for what would fail only at the first request."""
     check_plain(config, SERVING)
     if config["reference_gpu"] == ASKED:
         raise ConfigError(
@@ -131,11 +127,7 @@ def is_loopback(host: object) -> bool:
 
 
 def _listen(host: object, port: int) -> socket.socket:
-    """A listening socket, taken before anything is compiled.
-
-    Raises:
-        ConfigError: the address is none of this machine, or taken.
-    """
+    """A socket, taken before anything is compiled; ConfigError: the address is foreign or taken."""
     try:
         found = socket.getaddrinfo(str(host), port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
