@@ -146,11 +146,7 @@ def rows_of_file(path: Path, *, folder: Path | None) -> tuple[CoRows, SoloProfil
 
 
 def format_of(path: Path) -> Format:
-    """Whose columns a file has, most of them at least.
-
-    Raises:
-        PhysicsError: if they are nobody's.
-    """
+    """Whose columns a file has, most of them at least; PhysicsError: nobody's."""
     header = header_of(path)
     likeness = {
         each.file: len(set(each.columns) & set(header)) / len(each.columns) for each in FORMATS

@@ -77,11 +77,7 @@ class RandomForestEstimator:
     information = "predicted"
 
     def __post_init__(self) -> None:
-        """Check ranges.
-
-        Raises:
-            TraceError: naming the key, the value and the rule.
-        """
+        """Check ranges."""
         for key in ("trees", "min_leaf", "refit_jobs", "first_jobs", "train_jobs"):
             value = getattr(self, key)
             if type(value) is not int or value < 1:
@@ -127,12 +123,8 @@ class RandomForestEstimator:
     ) -> None:
         """Write to `found` (J,) what forests fitted on the past predict of the rows `asked` (K,).
 
-        Args:
-            found: left alone where too few have finished.
-            asked: jobs of one kind, ascending.
-            pool: what is known of that kind.
-            known: features (J, F), targets (J,).
-            seed: of the forests.
+        `asked` are of one kind, of which `pool` knows; `known`: features (J, F), targets (J,).
+        Where too few have finished, `found` is left alone.
         """
         features, target = known
         for first in range(0, len(asked), self.refit_jobs):

@@ -33,11 +33,7 @@ PARTS = tuple(
 
 
 def fresh_models(seed: int, names: Sequence[str] | None = None) -> list[SpeedModel]:
-    """An unfitted one of each of `names`; None: of all.
-
-    Raises:
-        PhysicsError: for a name that is not known.
-    """
+    """An unfitted one of each of `names`, None: of all; PhysicsError: a name is not known."""
     every: list[SpeedModel] = [
         ConstantModel(), LinearModel(), DeepSetModel(seed=seed), BlendModel(seed=seed),
     ]  # fmt: skip
