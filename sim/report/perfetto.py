@@ -34,11 +34,7 @@ LINES_AT_ONCE = 5000
 
 
 def write_perfetto(run: Run, path: Path) -> None:
-    """Write the trace as gzipped JSON, whole or not at all; memory does not grow with slices.
-
-    Raises:
-        OSError: the folder cannot be written or is full.
-    """
+    """Write the trace as gzipped JSON, whole or not at all; memory does not grow with slices."""
     with (
         atomic_file(path) as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=QUICK, mtime=0) as packed,

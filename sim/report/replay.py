@@ -75,11 +75,7 @@ class Replay:
             self.forward()
 
     def finish(self) -> None:
-        """Go to the end, where nobody may hold a GPU.
-
-        Raises:
-            ReportError: an event contradicts, GPUs are not given back, or events are missing.
-        """
+        """Go to the end, where nobody may hold a GPU (else ReportError)."""
         self.go_to(len(self))
         self._check_down()
         if self._holds:

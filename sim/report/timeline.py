@@ -156,20 +156,12 @@ class GpuChanges:
 
 
 def gpu_changes(log: EventLog) -> GpuChanges:
-    """Spread the log over the GPUs it names; the holders are tenants.
-
-    Raises:
-        SimulationError: a GPU is given back that nobody holds.
-    """
+    """Spread the log over the GPUs it names; the holders are tenants."""
     return _changes(log, hold_change(log))
 
 
 def down_changes(log: EventLog) -> GpuChanges:
-    """GPUs that servers take away when they go down; a GPU can be down for two reasons at once.
-
-    Raises:
-        SimulationError: a server comes up that was not down.
-    """
+    """GPUs that servers take away when they go down; a GPU can be down for two reasons at once."""
     return _changes(log, _down_change(log))
 
 

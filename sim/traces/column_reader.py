@@ -314,11 +314,7 @@ class ColumnReader:
         return take(placed, order), Notes(rows_read, skipped, late, left_out)
 
     def good(self) -> BoolArray:
-        """(N,) rows without a fault.
-
-        Raises:
-            TraceError: the first fault, if strict; otherwise faults are counted and logged.
-        """
+        """(N,) rows without a fault; if strict, TraceError tells the first, else all are logged."""
         self._flag_twins()
         bad = self._bad()
         if bad.any():

@@ -308,11 +308,7 @@ def _workers(reader: ColumnReader) -> tuple[IntArray, IntArray]:
 
 
 def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:
-    """The columns with one of submission: seconds under their own name, unless the file has none.
-
-    Raises:
-        TraceError: two columns are given, or none.
-    """
+    """The columns with one of submission: seconds under their own name, unless there are none."""
     given = dict(wanted)
     if "submit_time" in given and given.get("submit_s") == given["submit_time"]:
         del given["submit_s"]  # who names a column as timestamps need not unname it as seconds

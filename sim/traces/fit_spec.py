@@ -121,10 +121,7 @@ def fit_durations(
 ) -> tuple[DurationMixture, ...]:
     """One mixture a class of gang sizes (1, 2-4, 5-8, 9-32, more); small classes are joined.
 
-    Args:
-        num_gpus: (J,).
-        duration_s: (J,) below 1 s counts as 1 s.
-        parts: log-normals in a mixture, where a class has jobs enough.
+    Durations below 1 s count as 1 s; `parts` are the log-normals of a class with jobs enough.
     """
     found = []
     low = 0

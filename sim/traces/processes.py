@@ -255,10 +255,7 @@ def first_run_probs(
 def draw_roots(spec: Recurrence, num_gpus: IntArray, rng: np.random.Generator) -> IntArray:
     """(L,) row of the first run of each job's group; a first run names itself.
 
-    Args:
-        spec: the parameters.
-        num_gpus: (L,) gang that each job has if it is a first run.
-        rng: two draws a job.
+    `num_gpus` (L,): gang that each job has if it is a first run; two draws a job.
     """
     count = len(num_gpus)
     back = np.exp(rng.random(count) * np.log(spec.memory_jobs + 1.0)).astype(np.int64)

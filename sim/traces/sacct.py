@@ -230,9 +230,7 @@ class Sacct(TableReader):
     def __init__(self, *, delimiter: str, qos_priority: Mapping[str, int]) -> None:
         """Keep the options; TraceError: the delimiter is none.
 
-        Args:
-            delimiter: between fields; a sign, or a word of `text_table.DELIMITERS`.
-            qos_priority: QOS -> priority, larger is more important; empty: QOS is not read.
+        `qos_priority`: QOS -> priority, larger is more important; empty: QOS is not read.
         """
         self._dialect = Dialect(delimiter=checked_delimiter(delimiter), quoted=False)
         self._priority = dict(qos_priority)
@@ -299,11 +297,7 @@ class Sacct(TableReader):
 
 
 def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:
-    """Columns that the file has; one that the user named must be there.
-
-    Raises:
-        TraceError: no column tells the GPUs, or none the run times.
-    """
+    """Columns that the file has; TraceError: it lacks one that the user named, or needed ones."""
     given = {key: name for key, name in wanted.items()
              if key in Sacct.required or name != key or name in header}  # fmt: skip
     if len(header) == 1:  # cut at another sign, as whoever looks for JobID will say

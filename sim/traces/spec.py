@@ -228,13 +228,8 @@ AS_FITTED = ("thin", "max_gang", "min_duration_s", "max_duration_s", "load")  # 
 def workload_yaml(spec: WorkloadSpec, *, name: str, heading: Sequence[str], num_jobs: int) -> str:
     """A file for conf/workload: the generator with these parameters, as fitted.
 
-    That is neither thinned nor stretched nor cut, where the program does not say so.
-
-    Args:
-        spec: the parameters.
-        name: of the workload in reports.
-        heading: lines of the comment on top.
-        num_jobs: default number of jobs.
+    That is neither thinned nor stretched nor cut, where the program does not say so. `heading`
+    are lines of the comment on top.
     """
     lines = [f"# {line}" for text in heading for line in textwrap.wrap(text, WIDTH)]
     lines += ["defaults:", "  - _generated", "  - _self_", "", f"name: {name}"]

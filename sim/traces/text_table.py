@@ -18,11 +18,7 @@ GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
 def checked_columns(
     columns: GivenColumns, *, required: Sequence[str], optional: Sequence[str]
 ) -> dict[str, str | Sequence[str]]:
-    """The mapping without its nulls.
-
-    Raises:
-        TraceError: if a key is unknown or a required one is missing.
-    """
+    """The mapping without its nulls; TraceError: a key is unknown, or a required one is missing."""
     check_keys(columns, (*required, *optional), "workload.columns", TraceError)
     given = {key: _name(key, name) for key, name in columns.items() if name is not None}
     for key in required:
@@ -64,11 +60,7 @@ def _name(key: str, name: object) -> str | Sequence[str]:
 def positions(
     columns: Columns, header: list[str], path: str, delimiter: str = ","
 ) -> dict[str, list[int]]:
-    """Field indices of each mapped key in `header`, which `delimiter` divides.
-
-    Raises:
-        TraceError: if a column is absent or appears twice.
-    """
+    """Field indices of each mapped key in `header`; TraceError: a column is absent, or twice."""
     return {
         key: [
             _position(key, name, header, path, delimiter)

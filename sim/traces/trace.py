@@ -168,11 +168,7 @@ def take(trace: Trace, rows: IntArray | BoolArray) -> Trace:
 
 
 def without_vcs(trace: Trace, vcs: Sequence[str]) -> Trace:
-    """The jobs outside the virtual clusters `vcs`.
-
-    Raises:
-        TraceError: if a name of `vcs` does not occur, or no job is left.
-    """
+    """The jobs outside the virtual clusters `vcs`; TraceError: one is unknown, or none is left."""
     known = sorted(set(trace.vc))
     for vc in vcs:
         if vc not in known:
@@ -187,11 +183,7 @@ def without_vcs(trace: Trace, vcs: Sequence[str]) -> Trace:
 
 
 def time_window(trace: Trace, start_s: float | None, end_s: float | None) -> Trace:
-    """The jobs submitted in [start_s, end_s), in the trace's own seconds; None means no limit.
-
-    Raises:
-        TraceError: if no job falls into the window.
-    """
+    """The jobs submitted in [start_s, end_s), in the trace's own seconds; None means no limit."""
     low = -np.inf if start_s is None else start_s
     high = np.inf if end_s is None else end_s
     kept = take(trace, (trace.submit_s >= low) & (trace.submit_s < high))

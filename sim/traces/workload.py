@@ -78,11 +78,7 @@ class DrawnWorkload(Preparation, ABC):
         return self._table(whole_streams(seed=seed), setting, self.measured_frac(whole=True))
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
-        """Window `index` of a part: streams of parts, indices and seeds are disjoint.
-
-        Raises:
-            TraceError: if the part is unknown or a job cannot run on the cluster.
-        """
+        """Window `index` of a part: streams of parts, indices and seeds are disjoint."""
         draws = window_streams(seed=seed, part=part, index=index)
         return self._table(draws, setting, self.measured_frac(whole=False))
 
@@ -216,11 +212,7 @@ class TraceWorkload:
         self._trace: Trace | None = None  # the configured time window of it
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:
-        """Every job of the file (or of the configured time window), neither thinned nor split.
-
-        Raises:
-            TraceError: if the file or a job cannot be used.
-        """
+        """Every job of the file (or of the configured time window), neither thinned nor split."""
         return self._table(self._read(), setting, whole_streams(seed=seed), whole=True)
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
@@ -257,11 +249,7 @@ class TraceWorkload:
         return self._cut(self._part(part, setting), part)
 
     def kept(self, *, part: str, setting: Setting) -> tuple[int, int, int]:
-        """Jobs of a window, how many in a row they are taken from, and jobs of the part.
-
-        Raises:
-            TraceError: if the part is unknown or too short, or the file cannot be read.
-        """
+        """Jobs of a window, how many in a row they are taken from, and jobs of the part."""
         trace = self._part(part, setting)
         jobs = len(trace)
         stretches = self._cut(trace, part)
@@ -293,11 +281,7 @@ class TraceWorkload:
         return cut(trace, part=part, num_jobs=self._num_jobs, thin=self._thin)
 
     def lost(self) -> Lost:
-        """How much of the file is not played: rows with faults, jobs outside the time window.
-
-        Raises:
-            TraceError: the file cannot be read.
-        """
+        """How much of the file is not played: rows with faults, jobs outside the time window."""
         milli = self._read().gpu_milli
         assert self._notes is not None and self._history is not None and self._trace is not None
         return Lost(
@@ -349,11 +333,7 @@ def _tell_units(trace: Trace, path: str) -> None:
 
 
 def _bound_s(trace: Trace, key: str, given: float | str | None) -> float | None:
-    """A bound of the window in the trace's seconds, where it may be a date by the trace's clock.
-
-    Raises:
-        TraceError: the trace tells no dates, or the date is on none of its days.
-    """
+    """A bound of the window in the trace's seconds, where it may be a date by the trace's clock."""
     if not isinstance(given, str):
         return given
     at, zero = moment(given), trace.zero
