@@ -52,15 +52,6 @@ def groups_of(networks: Any, agents: int) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class NetworkSizes:
-    """Widths of GPUs' embeddings, of all others, and of the heads."""
-
-    gpu_dim: int
-    hidden_dim: int
-    head_dim: int
-
-
-@dataclass(frozen=True)
 class Ablation:
     """What a network does not read: such weights are 0 and stay so, the prior's too.
 
@@ -76,7 +67,7 @@ NOTHING = Ablation()
 
 
 def first_network(
-    sizes: NetworkSizes,
+    sizes: Mapping[str, Any],  # gpu_dim, hidden_dim and head_dim
     rules: CodecRules,
     prior: ScoreWeights,
     seed: int,
@@ -91,8 +82,8 @@ def first_network(
             can be hidden has such a name.
     """
     spec = PolicySpec(
-        gpu_dim=sizes.gpu_dim, hidden_dim=sizes.hidden_dim, head_dim=sizes.head_dim, rounds=1,
-        prior_scale=PRIOR_SCALE, suspends=rules.suspends, datacenter=rules.datacenter,
+        **sizes, rounds=1, prior_scale=PRIOR_SCALE, suspends=rules.suspends,
+        datacenter=rules.datacenter,
         **{f"{group}_units": getattr(prior, f"{group}_layer").size for group in ALL_GROUPS},
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):

@@ -42,7 +42,7 @@ from gpuyard.training.form import (
     zero_weights,
 )
 from gpuyard.training.strategies import CHECKPOINT, Saved, begin, load
-from gpuyard.training.trainer import Budget, Rivals, Trainer
+from gpuyard.training.trainer import Budget, Trainer
 from gpuyard.training.windows import (
     GROUPS,
     TRAIN,
@@ -103,10 +103,10 @@ def first_of(
     config: Mapping[str, Any], prior: ScoreWeights
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """Form, first vector and sigmas of the configured network; ConfigError: `rules` or `hide`."""
-    from gpuyard.training.network import Ablation, NetworkSizes, first_network  # torch
+    from gpuyard.training.network import Ablation, first_network  # torch
 
     graph, rules = config["graph"], _rules_of(config)
-    sizes = NetworkSizes(graph["gpu_dim"], graph["hidden_dim"], graph["head_dim"])
+    sizes = {key: graph[key] for key in ("gpu_dim", "hidden_dim", "head_dim")}
     try:
         return first_network(
             sizes, rules, prior, config["seed"], Ablation(config["hide"], graph["reach"])
@@ -183,7 +183,7 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
     _check(config)
     source_spec = source_spec or source_spec_of(config, launch.record.overrides)
     budget = Budget.of(config, source_of(source_spec))
-    rivals = Rivals(*(rival_of(config, key) for key in ("begin", "reference")))
+    rivals = [rival_of(config, key) for key in ("begin", "reference")]
     setting = _kept_setting(config)
     resume = config["resume"]
     if resume == AUTO:

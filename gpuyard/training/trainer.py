@@ -74,14 +74,6 @@ class Budget:
         return min(max(shares), 1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Rivals:
-    """What the curve is held against."""
-
-    begin: Player
-    reference: Player
-
-
 class Trainer:
     """One search in one folder."""
 
@@ -91,7 +83,7 @@ class Trainer:
         source_spec: SourceSpec,
         saved: Saved,
         budget: Budget,
-        rivals: Rivals,
+        rivals: Sequence[Player],  # the beginning and the reference: the curve is over these
         evaluator: Evaluator,
         folder: Path,
         clock_s: Callable[[], float] = time.monotonic,
@@ -150,7 +142,7 @@ class Trainer:
         )  # fmt: skip
         begin, reference = (
             self.evaluator.windows(self.source_spec, player, "validation", windows)
-            for player in (self._rivals.begin, self._rivals.reference)
+            for player in self._rivals
         )
         for name, logs in (("the beginning", begin), ("the reference", reference)):
             if not np.all(np.isfinite(logs)):

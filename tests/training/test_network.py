@@ -12,7 +12,7 @@ import torch
 
 from gnn.base import ClusterBatch
 from gpuyard.training.form import NetworkForm, linear_of, linear_sigmas, zero_weights
-from gpuyard.training.network import LAST, OUTER, Ablation, NetworkSizes, first_network
+from gpuyard.training.network import LAST, OUTER, Ablation, first_network
 from gpuyard.training.strategies import Saved, ascend, begin, load, members, noise, save
 from gpuyard.training.teaching import apart
 from marl.policy.build import PolicySpec, save_policy
@@ -45,7 +45,7 @@ def first(
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     weights = WEIGHTS[name]
     rules = replace(RULES, suspends=weights.suspend is not None, only_placeable=False)
-    sizes = NetworkSizes(gpu_dim=3, hidden_dim=4, head_dim=5)
+    sizes = {"gpu_dim": 3, "hidden_dim": 4, "head_dim": 5}
     return first_network(sizes, rules, weights, 2, Ablation(hide, reach))
 
 

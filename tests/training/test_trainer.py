@@ -26,7 +26,7 @@ from gpuyard.training.form import (
 )
 from gpuyard.training.learn import ratios_of, read_curve, write_curve
 from gpuyard.training.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
-from gpuyard.training.trainer import Budget, LearningStopped, Rivals, Trainer
+from gpuyard.training.trainer import Budget, LearningStopped, Trainer
 from gpuyard.training.windows import FAILED, Evaluator, InProcess, SourceSpec
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision, SimulationError
@@ -122,7 +122,7 @@ def trainer(
     return Trainer(
         source_spec=SourceSpec(no_source, ""), saved=saved or beginning(),
         budget=Budget(8, updates, None, 5, 4, validation=(0, 1)),
-        rivals=Rivals(ScorePlayer(ZERO), ScorePlayer(ZERO)), evaluator=evaluator or hill(),
+        rivals=[ScorePlayer(ZERO), ScorePlayer(ZERO)], evaluator=evaluator or hill(),
         folder=folder, clock_s=lambda: float(next(ticks)),
     )  # fmt: skip
 
