@@ -178,7 +178,6 @@ FORMATS = (
     Format(ROWS_FILE, ROWS_NEEDED, lambda path, _: rows_of_csv(path)),
 )
 
-
 GENERATED = "generated"
 PAIRS_A_TYPE = 224  # as many pairs a GPU type as the measured set has
 

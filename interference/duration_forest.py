@@ -14,7 +14,6 @@ from sim.traces.trace import Trace
 
 GROUP_MEDIAN, GROUP_COUNT, MEDIAN = map(NAMES.index, ("group_median", "group_count", "median"))
 
-
 MOST_KEPT = 64
 _kept: dict[str, FloatArray] = {}  # latest predictions by a digest of all that they depend on:
 # one window is played by many schedulers, with several numbers of agents, in cells of a table

@@ -187,7 +187,6 @@ def write_csv(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -
 SEED, FOLDS = 20, 5
 LEAST_NORM = 0.08  # the slowest side of the source runs at 0.09 of its solo speed
 
-
 Line = tuple[str, float, float]  # a model, and base and slope over its batch sizes
 
 

@@ -38,7 +38,6 @@ READING = ("csv_reader", "column_reader", "text_table", "workload")  # modules t
 SACCT_KEY = "JobID"  # what begins a header that `sacct --parsable2` wrote
 GIVEN = ("job_id", "submit_s", "num_gpus", "duration_s")  # columns that workload=csv expects
 
-
 SAID = {  # keys that arguments say -> what to use
     "seed": "the argument seed", "agents": "the argument agents",
     "agents.count": "the argument agents", "topology": "the argument cluster",

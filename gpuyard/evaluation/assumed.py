@@ -27,7 +27,6 @@ UNTESTED = {  # parts that are no test of every policy, as results tell them
 }
 MANY_WINDOWS = 4  # times the jobs of all random windows: in a shorter part some may well meet
 
-
 OFF_WORDS = ("sharing=off", "interference=none", "checkpoint_s=0")
 FABRIC = ("topology.oversubscription", "topology.spines", "topology.fabric_gbps")
 

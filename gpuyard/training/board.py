@@ -54,7 +54,6 @@ SERVICES = {  # -> what keeps it on this machine
     "mlflow": "MLFLOW_TRACKING_URI=sqlite:///mlflow.db",
 }
 
-
 CURVE, POLICY = "learning_curve.csv", "policy"
 
 

@@ -72,7 +72,6 @@ from sim.simulator import simulate
 
 log = logging.getLogger(__name__)
 
-
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
            "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
            "wall_s")  # fmt: skip

@@ -61,7 +61,6 @@ BRANCH_RULES = SAMPLING_RULES | {"algo.search_windows": (True, 2), "algo.step": 
 PPO_RULES = SAMPLING_RULES | {"algo.clip": (False, 0)}
 DISTIL_RULES = FIT_RULES | {"algo.share": (False, 0)}
 
-
 Fit = TypeVar("Fit", bound=Fitting)  # of `marl.training.teaching`
 
 

@@ -91,7 +91,6 @@ def prediction_lines(rows: CoRows, solos: SoloProfiles, predicted: Prediction) -
 LEVEL = 0.9  # of truths that lie inside
 NORMAL = 1.645  # half its width in standard deviations, where errors are normal
 
-
 LEAST_CANDIDATES = 2
 
 

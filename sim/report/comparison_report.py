@@ -159,7 +159,6 @@ def sweep_table(sweep: Sweep) -> Table:
 MOST_LINES = 14
 BESIDE = 0.5  # of the way from one word to the next is taken by its points
 
-
 Line = tuple[str, ...]  # a scheduler, and a value of each key but the one that is drawn over
 LinePoint = tuple[float, float, float, float]  # the number, mean JCT in the unit, its interval
 

@@ -39,7 +39,6 @@ JOB_COLOURS = (
     "#9CCB6B", "#E88F86", "#8FD3D1", "#C4C4C4",
 )  # fmt: skip
 
-
 ROLE_COLOURS = {
     "ours": COLOURS[1],
     "composite": COLOURS[0],

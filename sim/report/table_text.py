@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 UNCOUNTED = "* has measured jobs that never finished or gave up, which its means do not count."
 
-
 UNDONE = " *"  # marks whom `UNCOUNTED` is about
 FEW = " †"  # marks intervals over fewer stretches of time than their confidence needs
 

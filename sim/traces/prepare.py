@@ -202,7 +202,6 @@ def _seen(history: Trace, jobs: int, stretch: float) -> Trace:
 
 log = logging.getLogger(__name__)
 
-
 PAIR = 2
 
 

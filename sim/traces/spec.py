@@ -221,7 +221,6 @@ COMMENTS = {
     "workflows": "jobs that wait for others",
 }
 
-
 AS_FITTED = ("thin", "max_gang", "min_duration_s", "max_duration_s", "load")  # of _generated.yaml
 
 
