@@ -49,7 +49,7 @@ from gpuyard.evaluation.physics import physics_name
 from gpuyard.launch.build import (
     check_confidence,
     check_count,
-    check_flags,
+    check_kinds,
     check_plain,
     check_texts,
 )
@@ -84,7 +84,7 @@ ADVISE_ONLY = (
 def main(cfg: DictConfig) -> None:
     """Play, rank, write, print."""
     launch = start(cfg)
-    check_flags(launch.config, "page")
+    check_kinds(launch.config, bool, "page")
     advice = advise(launch.config, folder=launch.folder, overrides=launch.record.overrides)
     record = launch.begin(FILES, assumed=advice.notes)
     write_advice(launch.folder, advice)
@@ -164,7 +164,7 @@ def _shown(
     return tuple(
         Again(
             row.name, row.name, partial(run_of, candidate_of[row.name]),
-            float(row.draws["jct_mean_s"][0]), row.seconds,
+            {"jct_mean_s": float(row.draws["jct_mean_s"][0]), "loop_wall_s": row.seconds},
         )
         for row in best
     )  # fmt: skip
@@ -306,5 +306,5 @@ def _check(config: Mapping[str, Any]) -> None:
     if config["aim"] not in [*AIMS]:
         raise ConfigError(f"aim is {config['aim']!r}; {instead(config['aim'], AIMS)}")
     check_count("large_gang", config["large_gang"], null=True)
-    check_flags(config, "leave_out")
+    check_kinds(config, bool, "leave_out")
     check_texts("slow_kept", config["slow_kept"], "like [easy]")

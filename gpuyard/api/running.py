@@ -262,9 +262,7 @@ def evaluate(
 
 def _played(experiment: Experiment, scheduler: Scheduler, jobs: JobTable) -> RawRun:
     warn_without_users(scheduler, jobs)
-    simulator = experiment.simulator(jobs)
-    compiled = not simulator.python_decides(scheduler)
-    return play(simulator, scheduler, experiment.seed, None, compiled=compiled)
+    return play(experiment.simulator(jobs), scheduler, experiment.seed, None)
 
 
 def _asked(

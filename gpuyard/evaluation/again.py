@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
 from gpuyard.evaluation.task import Task, run_of, setting_text, task_labels
 from gpuyard.launch.sweeps import in_processes
@@ -37,17 +39,7 @@ class Again:
     name: str  # in titles
     scheduler: str  # as the table calls it
     play: Callable[[], Run]  # can be sent to another process
-    jct_mean_s: float | None  # as the table has it; None: it has none
-    loop_wall_s: float  # that it took
-
-    @classmethod
-    def of(
-        cls, name: str, scheduler: str, play: Callable[[], Run],
-        metrics: Mapping[str, float | int],
-    ) -> "Again":  # fmt: skip
-        """With the metrics of the run that is in the table."""
-        took_s = metrics.get("loop_wall_s", math.nan)
-        return cls(name, scheduler, play, float(metrics["jct_mean_s"]), float(took_s))
+    metrics: Mapping[str, float | int]  # as the table has them, if it has some
 
 
 @dataclass(frozen=True)
@@ -72,17 +64,27 @@ def best_two(roles: Mapping[str, str], ours: str | None = None) -> list[str]:
     return [ours, *(names or [name for name in roles if name != ours])][:2]
 
 
+def best_first(times_s: Mapping[str, Sequence[float]]) -> list[str]:
+    """Names by mean JCT; who ran fewer windows comes after others: its mean is over other jobs."""
+
+    def place(name: str) -> tuple[int, float]:
+        return -len(times_s[name]), float(np.nan_to_num(np.mean(times_s[name]), nan=np.inf))
+
+    return sorted(times_s, key=place)
+
+
 def seen_again(runs: Sequence[Again], *, processes: int) -> list[Seen]:
     """Play the runs again and draw them, in their order; the first one's figures are unfolded.
 
     One that takes too long, fails, or comes out unlike its table, is told in a warning instead.
     """
-    long = [each for each in runs if each.loop_wall_s > LONGEST_S]  # NaN: played with others
+    took_s = {each.name: each.metrics.get("loop_wall_s", math.nan) for each in runs}
+    long = [each for each in runs if took_s[each.name] > LONGEST_S]  # NaN: played with others
     short = [each for each in runs if each not in long]
     for each in long:
         log.warning(
             "%s took %.0f s and is not played again for the page; simulate.py draws it",
-            each.name, each.loop_wall_s,
+            each.name, took_s[each.name],
         )  # fmt: skip
     if short:
         log.info("playing again for the page: %s", "; ".join(each.name for each in short))
@@ -104,7 +106,7 @@ def _seen(again: Again) -> Seen | str:
         return f"{again.name} is not drawn server by server: {error}"
     times_s = jct_s(run)[counted(run)]
     mean_s = float(times_s.mean()) if len(times_s) else math.nan
-    then_s = mean_s if again.jct_mean_s is None else again.jct_mean_s
+    then_s = again.metrics.get("jct_mean_s", mean_s)
     both_none = math.isnan(mean_s) and math.isnan(then_s)
     if not both_none and not math.isclose(mean_s, then_s, rel_tol=SAME):
         return (

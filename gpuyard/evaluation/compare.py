@@ -16,9 +16,9 @@ import pandas as pd
 import yaml
 from omegaconf import DictConfig
 
-from gpuyard.evaluation.again import Again, Seen, best_two, run_recorded, seen_again
+from gpuyard.evaluation.again import Again, Seen, best_first, best_two, run_recorded, seen_again
 from gpuyard.evaluation.assumed import DURATIONS_UNKNOWN
-from gpuyard.launch.build import check_confidence, check_flags
+from gpuyard.launch.build import check_confidence, check_kinds
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import CONFIG
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 RESULT_FILES = ("comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png")
 MOST_CURVES = 14  # of the distribution figure
 OURS = "marl"
-
 
 OF_SCHEDULERS = {"hydra", "seed", "belief", "estimator"}  # of base.yaml: what each is told
 COLUMNS = ("topology", "workload", "workload.load", "agents.count", "gpus")
@@ -164,15 +163,11 @@ def _seen(results: Sequence[Found], ours: str | None) -> list[Seen]:
                 title = f"{title}, seed {labels.seed}, window {labels.window}"
                 then = replace(labels, scheduler=name)
                 play = partial(run_recorded, result.given.config, then, single=result.single)
-                again = Again.of(title, labels.scheduler, play, row.metrics)
+                again = Again(title, labels.scheduler, play, row.metrics)
                 found[labels.scheduler].append(again)
                 roles[labels.scheduler] = labels.role
-
-    def place(name: str) -> tuple[int, float]:  # fewer windows: its mean is over other jobs
-        mean_s = np.mean([each.jct_mean_s for each in found[name]])
-        return -len(found[name]), float(np.nan_to_num(mean_s, nan=np.inf))
-
-    best = best_two({name: roles[name] for name in sorted(roles, key=place)}, ours)
+    times_s = {name: [each.metrics["jct_mean_s"] for each in found[name]] for name in roles}
+    best = best_two({name: roles[name] for name in best_first(times_s)}, ours)
     return seen_again([found[name][0] for name in best], processes=1)
 
 
@@ -358,7 +353,7 @@ def main(cfg: DictConfig) -> None:
     """Gather, write, print."""
     launch = start(cfg)
     check_confidence(launch.config)
-    check_flags(launch.config, "page")
+    check_kinds(launch.config, bool, "page")
     sweep = launch.config["sweep"]
     if sweep in ([], ""):
         raise ConfigError(f"sweep is {sweep!r}; name a folder at least")

@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 from joblib import cpu_count
 from omegaconf import DictConfig
 
-from gpuyard.evaluation.again import NOT_A_RESULT, Again, Seen, best_two, seen_again
+from gpuyard.evaluation.again import NOT_A_RESULT, Again, Seen, best_first, best_two, seen_again
 from gpuyard.evaluation.assumed import warn_of_idle_words
 from gpuyard.evaluation.lineup import lineup_of, without_limits
 from gpuyard.evaluation.task import (
@@ -31,7 +30,7 @@ from gpuyard.evaluation.task import (
     warn_of_task,
     windows_played,
 )
-from gpuyard.launch.build import check_confidence, check_count, check_flags
+from gpuyard.launch.build import check_confidence, check_count, check_kinds
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import processes_of
@@ -58,7 +57,7 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_confidence(config)
-    check_flags(config, "page", "rivals")
+    check_kinds(config, bool, "page", "rivals")
     warn_of_idle_words(config, launch.record.overrides)
     tasks = _tasks(config)
     ours = ours_of(tasks, config["ours"])
@@ -215,15 +214,14 @@ def _seen(
     for name in best_two(_roles(ranked), first):
         row = ranked[name][0].row
         play = partial(run_of, task_of[row.labels.scheduler, row.labels.agents])
-        found.append(Again.of(f"{name}, window 0", row.labels.scheduler, play, row.metrics))
+        found.append(Again(f"{name}, window 0", row.labels.scheduler, play, row.metrics))
     return seen_again(found, processes=processes)
 
 
 def _ranked(outcomes: Sequence[Outcome]) -> Ranked:
     """Runs by name (the scheduler's, and its number of agents if several), the best mean first.
 
-    Who ran fewer windows than others comes after them, and is called so: its mean is over other
-    jobs.
+    Who ran fewer windows than others is called so.
     """
     found: Ranked = {}
     ordered = sorted(outcomes, key=lambda outcome: outcome.row.labels.window)
@@ -231,14 +229,8 @@ def _ranked(outcomes: Sequence[Outcome]) -> Ranked:
     for name, outcome in zip(names, ordered, strict=True):
         found.setdefault(name, []).append(outcome)
     most = max(map(len, found.values()))
-
-    def place(name: str) -> tuple[int, float, str]:
-        mean_s = np.mean([outcome.row.metrics["jct_mean_s"] for outcome in found[name]])
-        return -len(found[name]), float(np.nan_to_num(mean_s, nan=np.inf)), name
-
-    return {
-        with_windows(name, len(found[name]), most): found[name] for name in sorted(found, key=place)
-    }
+    times_s = {name: [o.row.metrics["jct_mean_s"] for o in found[name]] for name in sorted(found)}
+    return {with_windows(name, len(found[name]), most): found[name] for name in best_first(times_s)}
 
 
 def _roles(ranked: Ranked) -> dict[str, str]:

@@ -30,7 +30,7 @@ from gpuyard.evaluation.explain import explain, row_of
 from gpuyard.evaluation.explanation import EXPLAIN_FILES, Explanation
 from gpuyard.evaluation.jobs import warm_up
 from gpuyard.evaluation.lineup import refuse_size_of_window
-from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
+from gpuyard.launch.build import check_checkpoint, check_count, check_kinds, check_seconds, resolve
 from gpuyard.launch.errors import ConfigError, instead, refuse_unread_additions
 from gpuyard.launch.start import Launch, as_typed, program, start
 from gpuyard.launch.terminal import run_with_progress
@@ -84,7 +84,8 @@ def main(cfg: DictConfig) -> None:
     log.info("%s", line)
     warn_without_users(scheduler, jobs)
     launch.begin(OUTPUTS)
-    run, compiled = _played(experiment, scheduler, jobs, config["compiled"])
+    compiled = config["compiled"]
+    run = _played(experiment, scheduler, jobs, compiled)
     world, seed = experiment.world, experiment.seed
     found = None if wondered is None else explain(
         run, world, scheduler, str(wondered), seed=seed, compiled=compiled
@@ -106,18 +107,15 @@ def _labels(experiment: Experiment, scheduler: Scheduler, config: Mapping[str, A
     return replace(labels, stretch=experiment.stretch(part, window), part=part)
 
 
-def _played(
-    experiment: Experiment, scheduler: Scheduler, jobs: JobTable, wanted: bool
-) -> tuple[Run, bool]:
-    """The run, and whether it was compiled."""
+def _played(experiment: Experiment, scheduler: Scheduler, jobs: JobTable, wanted: bool) -> Run:
+    """The run, in compiled code where that is wanted and can be."""
     simulator = experiment.simulator(jobs)
     why = simulator.python_decides(scheduler)
     compiled = wanted and not why
     how = compiled_but(simulator.asks(scheduler)) if compiled else ""
     log.info("decides: %s", how or f"python ({why or 'compiled=false'})")
     warm_up(experiment.world, scheduler, compiled=compiled)
-    run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
-    return run, compiled
+    return run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
 
 
 MANY_CHANGES = 1_000_000  # each GPU that a job takes or gives back; from here on it takes seconds
@@ -127,7 +125,7 @@ def _write(
     launch: Launch, run: Run, record: Record, found: Explanation | None
 ) -> Mapping[str, float | int]:
     """Every file; the metrics."""
-    changes = len(gpu_lists(run.log).ids)
+    changes = len(gpu_lists(run.log.gpus).ids)
     if changes >= MANY_CHANGES:
         log.info("played in %.0f s; measuring %s changes of GPUs", run.loop_wall_s, f"{changes:,}")
     metrics = summarise(run)
@@ -190,7 +188,7 @@ def check_outputs(config: Mapping[str, Any]) -> None:
     job = config["explain"]
     if job is not None and (isinstance(job, bool) or not isinstance(job, str | int | float)):
         raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
-    check_flags(config, "compiled", "log_decisions", "perfetto", "page")
+    check_kinds(config, bool, "compiled", "log_decisions", "perfetto", "page")
     check_checkpoint(config)
 
 
@@ -295,7 +293,7 @@ def _check_stops(config: Mapping[str, Any]) -> None:
     from_s, to_s = config["from_s"], config["to_s"]
     if None not in (from_s, to_s) and to_s < from_s:
         raise ConfigError(f"to_s is {to_s}, before from_s, {from_s}")
-    check_flags(config, "heatmap", "interactive")
+    check_kinds(config, bool, "heatmap", "interactive")
 
 
 NEXT, PREVIOUS, QUIT = ("n", " ", "\n", "\r"), ("p",), ("q", "\x04", "")

@@ -325,12 +325,12 @@ def check_confidence(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"{key} is {value!r}; it must {rule}")
 
 
-def check_flags(config: Mapping[str, Any], *keys: str) -> None:
-    """Raise ConfigError if the value of a key is neither true nor false."""
+def check_kinds(config: Mapping[str, Any], kind: Any, *keys: str) -> None:
+    """Raise ConfigError if the value of a key is not of a kind like `bool` or `Path | None`."""
     for key in keys:
         value = section(config, key)
-        if type(value) is not bool:
-            raise ConfigError(f"{key} is {value!r}; it must be true or false")
+        if asked := misfit(value, kind):
+            raise ConfigError(f"{key} is {value!r}; it must be {asked}")
 
 
 def check_count(place: str, value: object, *, null: bool = False) -> None:
@@ -346,13 +346,6 @@ def check_seconds(config: Mapping[str, Any], *keys: str) -> None:
         value = config[key]
         if type(value) not in {int, float, type(None)} or not math.isfinite(value or 0.0):
             raise ConfigError(f"{key} is {config[key]!r}; it must be a number of seconds or null")
-
-
-def check_paths(config: Mapping[str, Any], *keys: str) -> None:
-    """Raise ConfigError if the value of a key is neither a text nor null."""
-    for key in keys:
-        if not isinstance(config[key], str | None):
-            raise ConfigError(f"{key} is {config[key]!r}; it must be a path")
 
 
 def check_checkpoint(config: Mapping[str, Any]) -> None:

@@ -24,7 +24,6 @@ from sim.errors import GpuYardError
 HERE = Path(__file__).resolve().parents[1]
 CONF = next(path for path in (HERE / "conf", HERE.parent / "conf") if path.is_dir())
 
-
 COMMAND = "gpuyard"  # the installed command
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only,

@@ -127,7 +127,7 @@ def bars_of(run: Run, between_s: tuple[float, float] | None = None) -> Bars:
         end_s=all_.end_s[kept],
         place=all_.place[kept],
         tenants=all_.tenants[kept],
-        held=np.diff(gpu_lists(run.log).first)[all_.start_event[kept]],
+        held=np.diff(gpu_lists(run.log.gpus).first)[all_.start_event[kept]],
     )
 
 

@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from gpuyard.evaluation.task import ours_of
-from gpuyard.launch.build import check_choice, check_confidence, check_count, check_flags
+from gpuyard.launch.build import check_choice, check_confidence, check_count, check_kinds
 from gpuyard.launch.errors import ConfigError, called, instead
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
@@ -31,7 +31,6 @@ from gpuyard.reproduction.node import (
     reproduction_of,
     titles,
 )
-from gpuyard.reproduction.node import PAGE_FILE as TABLES
 from gpuyard.reproduction.planned import PROGRAM, Cell, Planned, cells_of, planned_of
 from gpuyard.reproduction.runs import (
     PARTS,
@@ -88,7 +87,7 @@ def reproduce(cfg: DictConfig) -> None:
     """Hand over to the experiment's own program, if it names one; else run its league."""
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
-    check_flags(launch.config, "page", "fresh")
+    check_kinds(launch.config, bool, "page", "fresh")
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
     run = run_league if program is None else program
@@ -102,9 +101,9 @@ def reproduce(cfg: DictConfig) -> None:
 
 def _put_table(launch: Launch, experiment: str) -> None:
     """Put the table of page.md where the page of results has it."""
-    path = launch.folder / TABLES
+    path = launch.folder / PAGE_FILE
     if not path.is_file():
-        raise ConfigError(f"experiment={experiment} writes no {TABLES}; leave out into=")
+        raise ConfigError(f"experiment={experiment} writes no {PAGE_FILE}; leave out into=")
     page = Path(str(launch.config["into"]))
     put_into(page, name=experiment, table=path.read_text(encoding="utf-8"))
     print(f"the table is in {page}")

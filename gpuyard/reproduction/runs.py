@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from joblib import cpu_count
 
-from gpuyard.evaluation.again import Again, best_two, seen_again, write_views
+from gpuyard.evaluation.again import Again, best_first, best_two, seen_again, write_views
 from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import opened
 from gpuyard.evaluation.task import Outcome, Task, assumed_of, batches_of, run_batch, run_of
@@ -35,7 +35,6 @@ from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
 from sim.report.significance import Ranking
 
 log = logging.getLogger(__name__)
-
 
 PARTS, ONCE, WORDS = "parts", "made_by.json", "words.json"
 
@@ -273,7 +272,7 @@ def _write_views(
         planned, row = min(runs[name], key=lambda run: run[1].labels.window)
         where = f"{name}, {title}, window {row.labels.window}"
         play = partial(run_of, planned.task)
-        again.append(Again.of(where, row.labels.scheduler, play, row.metrics))
+        again.append(Again(where, row.labels.scheduler, play, row.metrics))
     seen = seen_again(again, processes=processes_of(launch.config["jobs"], cpu_count()))
     write_views(launch.folder, [section for each in seen for section in each.sections])
 
@@ -308,16 +307,10 @@ def _settings(done: Iterable[tuple[Planned, ComparisonRow]]) -> Curves:
 
 
 def _shown(runs: Mapping[str, list[tuple[Planned, ComparisonRow]]]) -> list[str]:
-    """The best of each role that counts, then the best others, all by mean JCT.
-
-    Who ran fewer windows than others comes after them: its mean is over other jobs.
-    """
-
-    def place(name: str) -> tuple[int, float]:
-        mean_s = np.mean([row.metrics["jct_mean_s"] for _, row in runs[name]])
-        return -len(runs[name]), float(np.nan_to_num(mean_s, nan=np.inf))
-
-    ordered = sorted(runs, key=place)
+    """The best of each role that counts, then the best others, all by mean JCT."""
+    ordered = best_first(
+        {name: [row.metrics["jct_mean_s"] for _, row in found] for name, found in runs.items()}
+    )
     roles = {name: runs[name][0][1].labels.role for name in ordered}
     first = {next((name for name in ordered if roles[name] == role), "") for role in FIRST_ROLES}
     rest = [name for name in ordered if name not in first][: MOST_CURVES - len(first - {""})]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.evaluation.experiment import Experiment, composition_of, opened
-from gpuyard.evaluation.task import Outcome, Task, in_time, outcome_of, task_labels
+from gpuyard.evaluation.experiment import opened
+from gpuyard.evaluation.task import Outcome, Task, in_time, outcome_of, run_of, task_labels
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
@@ -41,9 +41,9 @@ from gpuyard.reproduction.runs import (
     write_frame,
 )
 from gpuyard.training.topdrl_training import bars
+from marl.env.world import World
 from sim.errors import override
 from sim.files import ComparisonRow, write_atomically, write_comparison_csv
-from sim.jobs import JobTable
 from sim.physics.networks import YorkNetwork
 from sim.report.job_times import Interval, full_speed, spans, throughput
 from sim.report.league import LeagueRun
@@ -53,7 +53,6 @@ from sim.report.standings import BASELINES, units_of
 from sim.report.summary import summarise
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 from sim.run import Run
-from sim.simulator import simulate
 
 log = logging.getLogger(__name__)
 
@@ -129,23 +128,16 @@ def _play(tasks: Sequence[Task]) -> list[Outcome]:
 
 
 def _played_alone(task: Task) -> Outcome:
-    setting = json.loads(task.setting)
-    network = build(setting, "network")
+    network = build(json.loads(task.setting), "network")
     if not isinstance(network, YorkNetwork):
         raise ConfigError("this comparison counts what York's network model counts; network=york")
-    experiment = opened(task.setting)
-    composition = {**json.loads(task.contender.composition), "belief": setting["belief"]}
-    scheduler = composition_of(composition, experiment.world.partitions)
-    jobs = experiment.window(task.part, task.window)
-    run = simulate(experiment.world.simulator(jobs), scheduler, experiment.seed, None)
+    run = run_of(task)
     outcome = outcome_of(in_time(task_labels(task), task), run)
-    row = replace(outcome.row, metrics=measures(experiment, jobs, run, network))
+    row = replace(outcome.row, metrics=measures(opened(task.setting).world, run, network))
     return replace(outcome, row=row)
 
 
-def measures(
-    experiment: Experiment, jobs: JobTable, run: Run, network: YorkNetwork
-) -> Mapping[str, float | int]:
+def measures(world: World, run: Run, network: YorkNetwork) -> Mapping[str, float | int]:
     """The usual metrics, and before them throughput and communication cost.
 
     `throughput_tflops` is the mean from the first submission to the last, while jobs keep coming;
@@ -153,7 +145,7 @@ def measures(
     `placement_cost` is the mean over all jobs of the weights that their placement's tree adds up
     to, `placement_cost_ratio` the mean over the most compact ones.
     """
-    world = experiment.world
+    jobs = run.jobs
     worth = full_speed(jobs, world.topology, world.physics) * network.unit_speed
     last_s, end_s = float(jobs.submit_s[-1]), float(np.nanmax(run.finish_s))
     servers, racks = spans(run)

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI
-from gpuyard.serving.serve import OK, read_token
+from gpuyard.serving.serve import read_token
 from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
 from sim.jobs import ANY_TYPE, Ask, ask_of
@@ -54,7 +55,7 @@ class Connection:
             raise ServiceError(
                 f"{self._url}{path}: {error or type(error).__name__}; does `gpuyard serve` run?"
             ) from error
-        if reply.status != OK:
+        if reply.status != HTTPStatus.OK:
             raise ServiceError(f"{self._url}{path}: {answer.get('error', reply.status)}")
         return answer
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -16,7 +17,7 @@ from omegaconf import DictConfig
 from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.evaluation.jobs import warm_up
 from gpuyard.evaluation.physics import ASKED
-from gpuyard.launch.build import Rules, check_checkpoint, check_paths, check_plain
+from gpuyard.launch.build import Rules, check_checkpoint, check_kinds, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from sim.text_files import read_text
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
 
 SHORTEST_TOKEN = 16  # letters
 MOST_PORT = 65535
@@ -91,8 +91,7 @@ def _check(config: Mapping[str, Any]) -> None:
     check_checkpoint(config)
     if config["default_estimate_s"] is not None:
         check_plain(config, {"default_estimate_s": (False, 0)})
-    if not isinstance(config["default_profile"], str | None):
-        raise ConfigError(f"default_profile is {config['default_profile']!r}; it must be a name")
+    check_kinds(config, str | None, "default_profile")
 
 
 def token_of(config: Mapping[str, Any]) -> str | None:
@@ -101,7 +100,7 @@ def token_of(config: Mapping[str, Any]) -> str | None:
     Raises:
         ConfigError: others than this machine can ask, and there is none; or it is too short.
     """
-    check_paths(config, "token_file")
+    check_kinds(config, Path | None, "token_file")
     token, where = read_token(config["token_file"])
     if token is not None and not (len(token) >= SHORTEST_TOKEN and token.isascii()):
         raise ConfigError(
@@ -189,6 +188,3 @@ def read_token(path: str | None) -> tuple[str | None, str]:
         return text.strip(), f"token_file={path}"
     token = os.environ.get(TOKEN)
     return None if token is None else token.strip(), TOKEN
-
-
-OK = 200

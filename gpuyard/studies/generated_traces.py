@@ -15,7 +15,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, build, check_paths, check_plain, misfit
+from gpuyard.launch.build import SEED, build, check_kinds, check_plain, misfit
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
@@ -89,7 +89,7 @@ def generate_trace(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_plain(config, SEED if config["gpus"] is None else {**SEED, "gpus": (True, 1)})
-    check_paths(config, "out")
+    check_kinds(config, Path | None, "out")
     out = Path(config["out"] or launch.folder / "trace.csv")
     if not out.name.endswith(SUFFIXES):
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
@@ -193,7 +193,7 @@ def _file_of(config: Mapping[str, Any], folder: Path) -> Path:
     name = config["name"]
     if not (isinstance(name, str) and re.fullmatch(r"[\w.-]+", name)):
         raise ConfigError(f"name is {name!r}; it must be one word, like mine_like")
-    check_paths(config, "out")
+    check_kinds(config, Path | None, "out")
     out = Path(config["out"] or folder / f"{name}.yaml")
     if out.suffix != ".yaml":
         raise ConfigError(f"out is {out}; its name must end in .yaml")

@@ -9,15 +9,7 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import (
-    SEED,
-    Rules,
-    check_count,
-    check_flags,
-    check_paths,
-    check_plain,
-    check_texts,
-)
+from gpuyard.launch.build import SEED, Rules, check_count, check_kinds, check_plain, check_texts
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
@@ -92,7 +84,7 @@ def fit_interference(cfg: DictConfig) -> None:
 def _choice(config: dict[str, Any], *, given: bool) -> Choice:
     """`given`: the user names `data_dir`; else made-up rows may stand in for it."""
     check_plain(config, RULES)
-    check_flags(config, "figures", "eval.only")
+    check_kinds(config, bool, "figures", "eval.only")
     data_dir = None if config["data_dir"] is None else Path(str(config["data_dir"]))
     named = given or (data_dir is not None and data_dir.suffix == ".csv")
     if data_dir is not None and named and not data_dir.exists():
@@ -167,7 +159,7 @@ def judge_mixes(cfg: DictConfig) -> None:
     check_plain(config, RULES)
     check_count("most_rows", config["most_rows"], null=True)
     fresh_models(config["seed"], _names("models", config["models"], empty=True))  # in time
-    check_paths(config, "data_dir")
+    check_kinds(config, Path | None, "data_dir")
     rows, solos = rows_of_miso(Path(config["data_dir"] or "."))
     mixes = mps_rows(rows)
     launch.begin()

@@ -23,7 +23,7 @@ from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import experiment_of
 from gpuyard.evaluation.lineup import START
 from gpuyard.evaluation.task import run_of
-from gpuyard.launch.build import check_flags
+from gpuyard.launch.build import check_kinds
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
@@ -249,19 +249,19 @@ def show(folder: Path, learned_in: Path, config: Mapping[str, Any]) -> None:
     mine = learned_in / (POLICY if network else f"{config['name']}.yaml")
     policy = policy_in(config, config["reference"])
     other = policy or weights_path(config["reference"])
-    players: dict[str, tuple[Path, bool, float | None]]
-    players = {"what was learned": (mine, network, math.exp(logs[0]) if logs else None)}
+    known = {"jct_mean_s": math.exp(logs[0])} if logs else {}
+    players = {"what was learned": (mine, network, known)}
     if other is not None:
-        players[str(config["reference"])] = (other, policy is not None, None)
+        players[str(config["reference"])] = (other, policy is not None, {})
     again = []
-    for name, (path, is_policy, known_s) in players.items():
+    for name, (path, is_policy, known) in players.items():
         scheduler = (
             {"_target_": MARL, "checkpoint": str(path)} if is_policy
             else {**config["scheduler"], "weights_file": str(path)}
         )  # fmt: skip
         task = simulated({**config, "scheduler": scheduler}, "validation", window, "ours")
         play = partial(run_of, task)
-        again.append(Again(f"{name}, held-out window {window}", name, play, known_s, math.nan))
+        again.append(Again(f"{name}, held-out window {window}", name, play, known))
     write_views(folder, drawn(seen_again(again, processes=1)))
 
 
@@ -290,7 +290,7 @@ def _check_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
 def main(cfg: DictConfig) -> None:
     """Learn, write, meet the held-out windows."""
     launch = start(cfg)
-    check_flags(launch.config, "page")
+    check_kinds(launch.config, bool, "page")
     _check_words(launch.config, launch.record.overrides)
     trainer = trainer_of(launch)
     resume = str(launch.config["resume"])

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import (
-    SEED,
-    Rules,
-    build_as,
-    check_flags,
-    check_paths,
-    check_plain,
-    check_training,
-)
+from gpuyard.launch.build import SEED, Rules, build_as, check_kinds, check_plain, check_training
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.training.board import check_logger
@@ -48,8 +40,8 @@ def train_agents(cfg: DictConfig) -> None:
     """Compose, warm-start, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_training(launch.config)
-    check_flags(launch.config, "page")
-    check_paths(launch.config, "resume")
+    check_kinds(launch.config, bool, "page")
+    check_kinds(launch.config, Path | None, "resume")
     check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")
     os.environ.update(ray.environment())
@@ -77,7 +69,7 @@ def train_picker(cfg: DictConfig) -> None:
     """Compose, imitate, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_plain(launch.config, PICKER_RULES)
-    check_paths(launch.config, "resume")
+    check_kinds(launch.config, Path | None, "resume")
     launch.begin()
     from gpuyard.training.topdrl_training import train
 
@@ -96,7 +88,7 @@ def train_plans(cfg: DictConfig) -> None:
     launch = start(cfg)
     config, folder = launch.config, launch.folder
     check_plain(config, PLAN_RULES)
-    check_flags(config, "fresh")
+    check_kinds(config, bool, "fresh")
     if not config["fresh"]:
         check_setting(folder, _plan_setting(config), "fresh=true to forget that one")
     problems = launch.build("problems")

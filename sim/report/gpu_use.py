@@ -145,7 +145,7 @@ def needed_gpus(run: Run) -> IntArray:
     """
     asked, elastic = run.jobs.num_gpus, run.jobs.elastic
     starts = np.flatnonzero(run.log.kind == Kind.START)
-    held = np.diff(gpu_lists(run.log).first)[starts]
+    held = np.diff(gpu_lists(run.log.gpus).first)[starts]
     if elastic is None or not (held < asked[run.log.job[starts]]).any():
         return asked
     return elastic.least_gpus

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sim.arrays import BoolArray, IntArray, T, TextArray
 from sim.files import ReportError
 from sim.report.job_times import NAMES, given_up, jct_s, queue_delay_s
-from sim.report.timeline import IN_SYSTEM, blocked_at_arrival, last_start, outcomes
+from sim.report.timeline import IN_SYSTEM, blocked_at_arrival, gpu_lists, last_start, outcomes
 from sim.run import EventLog, GpuLists, Kind, Run
 from sim.topology.topology import Topology
 
@@ -97,14 +97,9 @@ def _lists(arrays: Sequence[IntArray]) -> Any:
     """A column of lists, without a Python object for each number."""
     import pyarrow as pa
 
-    if isinstance(arrays, GpuLists):
-        first, flat = arrays.first, arrays.ids
-    else:
-        sizes = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
-        first = np.concatenate([[0], np.cumsum(sizes)])
-        flat = np.concatenate([*arrays, np.empty(0, dtype=np.int64)])
-    numbers = _column(flat.astype(np.int64))
-    offsets = pa.py_buffer(first.astype(np.int64))
+    lists = gpu_lists(arrays)
+    numbers = _column(lists.ids.astype(np.int64))
+    offsets = pa.py_buffer(lists.first.astype(np.int64))
     kind = pa.large_list(pa.int64())
     return pa.Array.from_buffers(kind, len(arrays), [None, offsets], children=[numbers])
 
@@ -138,7 +133,6 @@ class Recorded:
     ended: BoolArray  # (J,) finished or was withdrawn, says that file
     server_name: TextArray  # (S,)
     server_rack: IntArray  # (S,)
-    server_partition: IntArray  # (S,)
     server_first_gpu: IntArray  # (S + 1,)
 
 
@@ -216,7 +210,6 @@ def read_recorded(folder: Path) -> Recorded:
         ended=np.isfinite(jobs["finish_s"]),
         server_name=servers["name"],
         server_rack=servers["rack"],
-        server_partition=servers["partition"],
         server_first_gpu=np.append(servers["first_gpu"], servers["gpus"].sum()),
     )
 

@@ -84,7 +84,7 @@ def places_spanned(run: Run, place_of_gpu: IntArray) -> IntArray:
     jobs = np.flatnonzero(event >= 0)
     if not len(jobs):
         return np.zeros(len(run.jobs), dtype=np.int64)
-    lists = gpu_lists(run.log)
+    lists = gpu_lists(run.log.gpus)
     is_last = np.zeros(len(lists), dtype=np.bool_)
     is_last[event[jobs]] = True
     row = np.repeat(np.arange(len(lists)), np.diff(lists.first))
@@ -103,8 +103,8 @@ def locality_metrics(run: Run) -> dict[str, float]:
     chosen = gangs(run)
     servers = places_spanned(run, run.topology.gpu_server)[chosen]
     racks = places_spanned(run, run.topology.server_rack[run.topology.gpu_server])[chosen]
-    held = np.diff(gpu_lists(run.log).first)[last_start(run)[chosen]]  # elastic: not as asked for
-    fewest = -(-held // int(run.topology.gpus_per_server.max()))
+    sizes = np.diff(gpu_lists(run.log.gpus).first)  # of elastic jobs not as they asked for
+    fewest = -(-sizes[last_start(run)[chosen]] // int(run.topology.gpus_per_server.max()))
     classes = {
         "gang_servers_1_frac": servers == 1,
         "gang_servers_2_frac": servers == 2,  # noqa: PLR2004

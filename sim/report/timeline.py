@@ -3,7 +3,7 @@
 What each event does to a job and to the GPUs; which jobs left, when, and how.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +19,12 @@ STOPS = (Kind.FINISH, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WIT
 QUEUES_AGAIN = (Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE)
 
 
-def gpu_lists(log: EventLog) -> GpuLists:
+def gpu_lists(gpus: Sequence[IntArray]) -> GpuLists:
     """The GPUs of all events in two arrays."""
-    if isinstance(log.gpus, GpuLists):
-        return log.gpus
-    sizes = np.fromiter(map(len, log.gpus), dtype=np.int64, count=len(log.gpus))
-    ids = np.concatenate([*log.gpus, np.empty(0, dtype=np.int64)]).astype(np.int64)
+    if isinstance(gpus, GpuLists):
+        return gpus
+    sizes = np.fromiter(map(len, gpus), dtype=np.int64, count=len(gpus))
+    ids = np.concatenate([*gpus, np.empty(0, dtype=np.int64)]).astype(np.int64)
     return GpuLists(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), ids)
 
 
@@ -33,7 +33,7 @@ def stops(log: EventLog) -> BoolArray:
     found: BoolArray = np.isin(log.kind, STOPS)
     gone = np.flatnonzero(log.kind == Kind.WITHDRAW)
     if len(gone):
-        found[gone] = np.diff(gpu_lists(log).first)[gone] > 0
+        found[gone] = np.diff(gpu_lists(log.gpus).first)[gone] > 0
     return found
 
 
@@ -178,7 +178,7 @@ def _down_change(log: EventLog) -> IntArray:
 
 
 def _changes(log: EventLog, sign: IntArray) -> GpuChanges:
-    lists = gpu_lists(log)
+    lists = gpu_lists(log.gpus)
     sizes, events = np.diff(lists.first), np.flatnonzero(sign)
     event = np.repeat(events.astype(np.int32), sizes[events])
     gpu = lists.ids[np.repeat(sign != 0, sizes)].astype(np.int32)

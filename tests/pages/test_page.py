@@ -230,7 +230,11 @@ def test_a_run_is_not_drawn_where_it_fails_differs_or_takes_too_long(run, caplog
         "other": (lambda: run, 2 * mean_s, 0.1), "gone": (fails, mean_s, 0.1),
         "long": (fails, mean_s, 21.0), "same": (lambda: run, mean_s, math.nan),
     }  # fmt: skip
-    seen = seen_again([Again(name, name, *each) for name, each in asked.items()], processes=1)
+    runs = [
+        Again(name, name, play, {"jct_mean_s": jct_s, "loop_wall_s": took_s})
+        for name, (play, jct_s, took_s) in asked.items()
+    ]
+    seen = seen_again(runs, processes=1)
     assert [each.name for each in seen] == ["same"]
     assert len(seen[0].jct_s) == 40 and len(seen[0].sections) == 3
     for name, words in (("other", "has the code"), ("gone", "trace.csv"), ("long", "took 21 s")):

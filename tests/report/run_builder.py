@@ -130,7 +130,6 @@ def recorded_of(run: Run) -> Recorded:
         ended=np.isfinite(run.finish_s),
         server_name=server_names(run.topology),
         server_rack=run.topology.server_rack,
-        server_partition=run.partition_of_server,
         server_first_gpu=run.topology.server_first_gpu,
     )
 
