@@ -121,11 +121,7 @@ class Learned:
 
 
 def check_learning(config: Mapping[str, Any], folder: Path | None) -> None:
-    """Refuse what would fail late, or pass unread where nothing is learned.
-
-    Raises:
-        ConfigError: how to learn is out of range, or there is something to learn and no folder.
-    """
+    """Raise ConfigError for what would fail late, or pass unread where nothing is learned."""
     check_plain(config, {"learn_jobs": (True, 1)})
     if config["learn_minutes"] is not None:
         check_plain(config, {"learn_minutes": (False, 0)})
@@ -214,12 +210,9 @@ def _beginning(contender: Contender) -> Beginning:
 
 
 def _best(world: Mapping[str, Any], beginnings: Sequence[Beginning]) -> Beginning:
-    """The one with the least mean JCT on the first part as a whole.
+    """The one with the least mean JCT on the first part as a whole; GpuYardError: none plays it.
 
     Stretches would not tell: whom a score lets wait for days comes to its turn when one is over.
-
-    Raises:
-        GpuYardError: none of them can play these jobs.
     """
     evaluator, logs = Evaluator(InProcess()), []
     for each in beginnings:

@@ -97,9 +97,6 @@ def _tasks(config: dict[str, Any]) -> list[Task]:
     """Window by window, so that a worker meets the same window again.
 
     An entry's `windows` limits it to the first so many; `cells` is for reproduce.py.
-
-    Raises:
-        ConfigError: `windows` is below 1, or two entries of one name make different schedulers.
     """
     check_count("windows", config["windows"])
     limits, config = without_limits(config)

@@ -86,11 +86,7 @@ NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def resolve(cfg: DictConfig) -> dict[str, Any]:
-    """The configuration in plain containers with every reference followed.
-
-    Raises:
-        ConfigError: naming every required key that was given no value.
-    """
+    """The configuration in plain containers, references followed; ConfigError: values missing."""
     missing = sorted(OmegaConf.missing_keys(cfg))
     if missing:
         fix = " ".join(f"{key}=VALUE" for key in missing)
@@ -104,11 +100,7 @@ def yaml_text(cfg: DictConfig) -> str:
 
 
 def section(config: Mapping[str, Any], key: str) -> Any:
-    """The value at the dotted `key`.
-
-    Raises:
-        ConfigError: if it is not there, with the nearest name that is.
-    """
+    """The value at the dotted `key`; ConfigError: it is not there, with the nearest name."""
     value: Any = config
     for name in key.split("."):
         if not isinstance(value, Mapping) or name not in value:
@@ -158,11 +150,7 @@ def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
 
 
 def build_as(made: Callable[..., T], config: Mapping[str, Any], key: str, **objects: Any) -> T:
-    """What `made` makes of section `key`, which has no `_target_`, and `objects`.
-
-    Raises:
-        ConfigError: naming section or key, as `build` does.
-    """
+    """What `made` makes of section `key`, which has no `_target_`, and `objects`; see `build`."""
     values = section(config, key)
     if not isinstance(values, Mapping):
         raise ConfigError(

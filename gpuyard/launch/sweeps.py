@@ -105,11 +105,7 @@ MOST_PROCESSES = 10_000
 
 
 def processes_of(jobs: int, cores: int) -> int:
-    """Number of processes for `jobs`, -1 for one a core.
-
-    Raises:
-        ConfigError: `jobs` is no whole number, or 0, or more than a system can have.
-    """
+    """Number of processes for `jobs`, -1 for one a core; ConfigError: it is no number of them."""
     if type(jobs) is not int or not 0 != jobs <= MOST_PROCESSES:
         fix = f"use 1 to {MOST_PROCESSES}, or -1 for one process a core"
         raise ConfigError(f"jobs is {jobs!r}; {fix}")

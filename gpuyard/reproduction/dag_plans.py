@@ -75,11 +75,7 @@ class Settings:
 
 
 def settings_of(launch: Launch) -> Settings:
-    """Check the node and spread it into cells.
-
-    Raises:
-        ConfigError: naming key, value and what is allowed.
-    """
+    """Check the node, ConfigError where it is wrong, and spread it into cells."""
     node = dict(launch.config["reproduce"])
     _check_node(node)
     quick = dict(node.get(QUICK) or {})

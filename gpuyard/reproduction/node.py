@@ -57,11 +57,7 @@ class Reproduction:
 
 
 def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
-    """Check and read the node; a cell's override with several values stands for several cells.
-
-    Raises:
-        ConfigError: naming the key, the value and what is allowed.
-    """
+    """Check and read the node; a cell's override with several values stands for several cells."""
     place = f"experiment={experiment}"
     if not isinstance(node, Mapping):
         raise ConfigError(
@@ -223,11 +219,7 @@ ROW_KEYS = tuple(each.name for each in fields(PageRow))
 
 
 def page_tables(place: str, node: Any) -> tuple[PageTable, ...]:
-    """The tables in order; none where the node is missing.
-
-    Raises:
-        ConfigError: naming the key, the value and what is allowed.
-    """
+    """The tables, checked, in order; none where the node is missing."""
     if node is None:
         return ()
     if not isinstance(node, list):

@@ -98,11 +98,7 @@ class ServedScheduler:
         return self._turns.pop(0)
 
     def _asked(self, view: ClusterView) -> list[Decision]:
-        """The service's orders, turn by turn; job ids are rows.
-
-        Raises:
-            ServiceError: the service decides for another cluster, or does not answer.
-        """
+        """The service's orders, turn by turn; job ids are rows."""
         if view.topology is not self._topology:
             self._check_cluster(view)
         answer = self._service.call("POST", "/decide", self.request(view))

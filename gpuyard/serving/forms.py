@@ -313,11 +313,7 @@ def candidates(args: ExtenderArgs) -> list[str]:
 
 
 def read(pod: Pod) -> Asked:
-    """What a pod says of itself.
-
-    Raises:
-        RequestError: naming the annotation or resource, its value and the fix.
-    """
+    """What a pod says of itself; RequestError names annotation or resource, value and fix."""
     meta = pod.metadata
     name, annotations = f"{meta.namespace}/{meta.name}", meta.annotations or {}
     unknown = [key for key in annotations if key.startswith(PREFIX) and key not in KNOWN]

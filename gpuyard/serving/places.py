@@ -182,11 +182,7 @@ class Places:
         )
 
     def server(self, name: str, where: str) -> int:
-        """The number of the server of that name; `where` it is named.
-
-        Raises:
-            RequestError: there is none.
-        """
+        """The number of the server of that name, named at `where`; RequestError: there is none."""
         found = self._server_of.get(name)
         if found is None:
             hint = instead(name, self.names, "GET /cluster lists them; leave out others")

@@ -58,12 +58,7 @@ class Player(Protocol):
     """Plays whole windows; it is sent to workers."""
 
     def jct_s(self, source: WindowSource, simulator: Simulator) -> float:
-        """Mean JCT of the measured jobs of a fresh simulator of the source.
-
-        Raises:
-            SimulationError: jobs wait for ever.
-            InvalidDecision: a rule was broken.
-        """
+        """Mean JCT of the measured jobs of a fresh simulator; SimulationError, InvalidDecision."""
 
 
 class VectorForm(Protocol):

@@ -35,11 +35,7 @@ EACH = "each"  # of policy.networks
 
 
 def groups_of(networks: Any, agents: int) -> list[list[int]]:
-    """Agents of each network by `policy.networks`, which is not null; empty: each has its own.
-
-    Raises:
-        ConfigError: it is none of these; names the value and what it must be.
-    """
+    """Agents of each network by `policy.networks`, which is not null; empty: each has its own."""
     if networks == EACH:
         return []
     if not divides(networks, agents):

@@ -45,11 +45,7 @@ class Climb:
 
 
 def begin(mean: FloatArray, sigma: FloatArray, seed: int) -> Climb:
-    """A search that has not moved yet.
-
-    Raises:
-        ValueError: the lengths differ, or a sigma is below 0.
-    """
+    """A search that has not moved yet; ValueError: the lengths differ, or a sigma is below 0."""
     if mean.shape != sigma.shape or mean.ndim != 1:
         raise ValueError(f"mean has shape {mean.shape} and sigma {sigma.shape}; give one of each")
     if not np.all(sigma >= 0):
@@ -179,11 +175,7 @@ def save(saved: Saved, folder: Path) -> None:
 
 
 def load(folder: Path, setting: str) -> Saved:
-    """The search whose checkpoint is in `folder`.
-
-    Raises:
-        GpuYardError: there is none, it cannot be read, or it belongs to another setting.
-    """
+    """The search whose checkpoint is in `folder`; GpuYardError: none to be read, or another."""
     path = folder / CHECKPOINT
     try:
         with np.load(path, allow_pickle=False) as found:

@@ -139,9 +139,7 @@ def validation_windows(source: WindowSource, config: Mapping[str, Any]) -> tuple
     """Windows of the part `validation` for the curve, and others that are held out.
 
     Of a file that has fewer than the configuration asks for, these: at most half for the curve.
-
-    Raises:
-        ConfigError: there are too few for that.
+    ConfigError: too few for that.
     """
     curve, there = config["validation_windows"], source.windows(VALIDATION)
     first, count = config["held_out"]["first"], config["held_out"]["windows"]

@@ -225,10 +225,7 @@ def jct_cdf(
     """Draw the share of jobs that took at most so long, on a logarithmic axis, as PNG.
 
     `jct_s` are completion times (n,) without NaN by curve; `runs` their schedulers and roles, for
-    colours that other figures have too.
-
-    Raises:
-        ReportError: no scheduler, or one without a finished job.
+    colours that other figures have too. ReportError: a scheduler without a finished job, or none.
     """
     if not jct_s or not all(len(times) for times in jct_s.values()):
         empty = [name for name, times in jct_s.items() if not len(times)]
@@ -279,10 +276,7 @@ def utilisation_queue(
     """Draw utilisation above and waiting jobs below, on one time axis, as PNG.
 
     The first four timelines are drawn, so put those that matter first; `runs` as in `jct_cdf`;
-    `of`: which of several runs the lines are of.
-
-    Raises:
-        ReportError: no scheduler is given.
+    `of`: which of several runs the lines are of. ReportError: there are none.
     """
     if not timelines:
         raise ReportError(f"no runs to draw in {path.name}; give at least one")

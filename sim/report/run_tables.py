@@ -180,11 +180,7 @@ def server_columns(run: Run) -> dict[str, Any]:
 
 
 def read_recorded(folder: Path) -> Recorded:
-    """What a run with `log_decisions=true` left in `folder`.
-
-    Raises:
-        ReportError: a file is missing, cut off or of another shape; the message has the fix.
-    """
+    """What a run with `log_decisions=true` left in `folder`; ReportError: it cannot be read."""
     if not folder.is_dir():
         raise ReportError(f"{folder}: there is no such folder; path=FOLDER names that of a run")
     events = read_parquet(

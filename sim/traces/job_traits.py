@@ -222,11 +222,7 @@ class ProfileRule:
     models: Mapping[str, str]  # the trace's words -> models of the catalogue
 
     def draw(self, trace: Trace, catalogue: Catalogue, rng: np.random.Generator) -> IntArray:
-        """(J,) catalogue rows.
-
-        Raises:
-            TraceError: a name is not in the catalogue, or no profile may go to a gang.
-        """
+        """(J,) catalogue rows; TraceError: a name is unknown, or no profile may go to a gang."""
         rows = _allowed(self.names, catalogue)
         gang_rows = rows[catalogue.gang_ok[rows]]
         gangs = trace.num_gpus > 1

@@ -173,11 +173,7 @@ def _estimates(estimator: DurationEstimator, found: object, jobs: int) -> FloatA
 
 
 def rows_of(trace: Trace, history: Trace) -> IntArray:
-    """(J,) where the jobs of `trace` stand in `history`.
-
-    Raises:
-        TraceError: two jobs of `history` have one name, or a job of `trace` is not among them.
-    """
+    """(J,) where the jobs of `trace` stand in `history`; TraceError: one does not, or twice."""
     place = {name: row for row, name in enumerate(history.job_id)}
     if len(place) < len(history):
         raise TraceError(f"trace {history.name}: two jobs have one name; names must be unique")

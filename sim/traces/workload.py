@@ -70,11 +70,7 @@ class DrawnWorkload(Preparation, ABC):
         return self.num_jobs
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:
-        """The jobs of a stream that no window uses; with `drop_too_large` fewer may be left.
-
-        Raises:
-            TraceError: if a job cannot run on the cluster.
-        """
+        """The jobs of a stream that no window uses; with `drop_too_large` fewer may be left."""
         return self._table(whole_streams(seed=seed), setting, self.measured_frac(whole=True))
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
@@ -239,11 +235,7 @@ class TraceWorkload:
                        measured_frac=frac, history=known)  # fmt: skip
 
     def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
-        """How the windows of a part are cut; None where they are random and may overlap.
-
-        Raises:
-            TraceError: if the part is unknown or too short, or the file cannot be read.
-        """
+        """How the windows of a part are cut; None where they are random and may overlap."""
         if self.windows_from == RANDOM:
             return None
         return self._cut(self._part(part, setting), part)
@@ -262,9 +254,6 @@ class TraceWorkload:
         """The jobs of a part, after caps, with all that the file says; None: of the whole.
 
         They are those of `whole`, and of `window` where `num_jobs` is null, in the same order.
-
-        Raises:
-            TraceError: if the part is unknown or too short, or the file cannot be read.
         """
         if part is None:
             return fitted(self._read(), self._options, setting.gpus)
