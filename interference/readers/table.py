@@ -1,8 +1,6 @@
 """Columns of a measurement file as checked values, and errors that name file and line."""
 
-import csv
 import difflib
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +10,8 @@ import numpy as np
 
 from interference.rows import Fault, RowFault
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
-from sim.errors import PhysicsError, TraceError, nearest
-from sim.traces.text_table import read_text
+from sim.errors import PhysicsError, nearest
+from sim.text_files import quoted_rows, read_text
 
 BLANKS = ("", "nan")
 FLAGS = {"0": False, "1": True, "false": False, "true": True}
@@ -116,11 +114,7 @@ def header_of(path: Path) -> list[str]:
 
 
 def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Table:
-    """Read some columns of a plain or gzip file; others are left out.
-
-    Raises:
-        PhysicsError: naming file, line, value and fix.
-    """
+    """Read some columns of a plain or gzip file; PhysicsError names file, line and value."""
     _check_is_file(path)
     rows = _rows(path)
     _, header = next(rows, (1, []))
@@ -152,19 +146,9 @@ def _check_is_file(path: Path) -> None:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """First line and stripped fields of each row; blank lines are left out."""
-    try:
-        text = read_text(str(path))
-    except TraceError as error:
-        raise PhysicsError(str(error)) from error
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
-    try:
-        for cells in reader:
-            if cells:
-                yield line, [cell.strip() for cell in cells]
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise PhysicsError(f"{path}:{line}: {error}; check its quotation marks") from error
+    text = read_text(str(path), PhysicsError, fix="check that you may read it")
+    for cells, line in quoted_rows(text, str(path), PhysicsError):
+        yield line, [cell.strip() for cell in cells]
 
 
 def _check_header(
