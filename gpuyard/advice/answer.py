@@ -82,11 +82,7 @@ def advice_of(
     left_out: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Advice:
-    """Rank the rows.
-
-    Raises:
-        ConfigError: no row has a value of the aim.
-    """
+    """Rank the rows; ConfigError: no row has a value of the aim."""
     import pandas as pd
 
     done = [row for row in rows if not row.failed]
@@ -322,24 +318,17 @@ def _bars(advice: Advice) -> Figure:
     factor, unit, _ = scale_of(frame[aim].dropna().tolist(), aim)
     shown = frame[frame[aim].notna()]
     values = shown[aim] * factor
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": list(range(len(shown))),
-            "customdata": [label(name) for name in shown["scheduler"]],
-            "hovertemplate": "%{customdata}: %{x:.4g}<extra></extra>",
-            "x": values.tolist(),
-            "error_x": {
-                "type": "data",
-                "symmetric": False,
-                "array": (shown[f"{aim}_high"] * factor - values).fillna(0.0).tolist(),
-                "arrayminus": (values - shown[f"{aim}_low"] * factor).fillna(0.0).tolist(),
-                "color": LINE_COLOUR,
-            },
-            "marker": {"color": [BOUND_COLOUR if each else ROW_COLOUR for each in shown["bound"]]},
-        }
-    ]
+    data: list[dict[str, Any]] = [{
+        "type": "bar", "orientation": "h", "y": list(range(len(shown))), "x": values.tolist(),
+        "customdata": [label(name) for name in shown["scheduler"]],
+        "hovertemplate": "%{customdata}: %{x:.4g}<extra></extra>",
+        "error_x": {
+            "type": "data", "symmetric": False, "color": LINE_COLOUR,
+            "array": (shown[f"{aim}_high"] * factor - values).fillna(0.0).tolist(),
+            "arrayminus": (values - shown[f"{aim}_low"] * factor).fillna(0.0).tolist(),
+        },
+        "marker": {"color": [BOUND_COLOUR if each else ROW_COLOUR for each in shown["bound"]]},
+    }]  # fmt: skip
     layout = {
         "xaxis": {"title": {"text": f"{AIMS[aim].words}{unit and f' [{unit.strip()}]'}"}},
         "yaxis": {  # a narrow page cuts the names

@@ -6,6 +6,7 @@ comes it runs as fast as ever; then it halts after each decision, and a judge
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -234,7 +235,7 @@ def _timeline(run: Run, row: int, looks: list[Looked]) -> list[Row]:
     ends_s = [each.time_s for each in rows[1:]] + [each.time_s for each in rows[-1:]]
     # The wait rows know their ends; an event lasts until what comes next.
     return [
-        each if each.waits else Row(**{**vars(each), "until_s": end_s})
+        each if each.waits else replace(each, until_s=end_s)
         for each, end_s in zip(rows, ends_s, strict=True)
     ]
 

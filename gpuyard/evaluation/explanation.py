@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
@@ -138,16 +138,13 @@ class Explanation:
 
     def record(self) -> dict[str, Any]:
         """Plain containers, for JSON."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        rows = [{**asdict(row), "reason": row.reason.value} for row in self.rows]
-        return {**own, "rows": rows, "waited_s": self.waited_s}
+        return {**asdict(self), "waited_s": self.waited_s}
 
     def write(self, folder: Path) -> None:
         """Write `explain.json` and `explain.csv`, each whole or not at all."""
         text = json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n"
         write_atomically(folder / EXPLAIN_FILES[0], text.encode())
-        rows = ({**asdict(row), "reason": row.reason.value}.values() for row in self.rows)
-        text = csv_text([field.name for field in fields(Row)], rows)
+        text = csv_text([field.name for field in fields(Row)], map(astuple, self.rows))
         write_atomically(folder / EXPLAIN_FILES[1], text.encode())
 
 

@@ -8,8 +8,7 @@ time from the first submission.
 
 import gzip
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -31,6 +30,7 @@ FIRST_GPU = 2  # thread of GPU 0; no two threads of a trace have the same number
 US_PER_S = 1_000_000
 QUICK = 1  # gzip level: the file is a little larger and written in a third of the time
 LINES_AT_ONCE = 5000
+Clock = Callable[[float], int]  # seconds of the run -> whole microseconds of the trace
 
 
 def write_perfetto(run: Run, path: Path) -> None:
@@ -46,7 +46,11 @@ def write_perfetto(run: Run, path: Path) -> None:
 
 def trace_events(run: Run) -> Iterator[str]:
     """The trace's events as JSON texts; slices of one thread come in order of time."""
-    clock = Clock(float(run.jobs.submit_s[0]))
+    origin_s = float(run.jobs.submit_s[0])
+
+    def clock(time_s: float) -> int:
+        return round((time_s - origin_s) * US_PER_S)
+
     yield _name("process_name", CLUSTER, 0, f"cluster {run.topology.name}")
     yield _name("thread_name", CLUSTER, DECISIONS, f"decisions of {run.scheduler}")
     yield from _servers(run)
@@ -55,17 +59,6 @@ def trace_events(run: Run) -> Iterator[str]:
     yield from _counter("busy GPUs", gpus_over_time(gpu_changes(run.log), tenants=1), clock)
     yield from _decisions(run, clock)
     yield from _server_events(run, clock)
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Trace time."""
-
-    origin_s: float
-
-    def us(self, time_s: float) -> int:
-        """Whole microseconds since the origin."""
-        return round((time_s - self.origin_s) * US_PER_S)
 
 
 def _write_lines(file: BinaryIO, events: Iterator[str]) -> None:
@@ -120,8 +113,8 @@ def _slices(run: Run, clock: Clock) -> Iterator[str]:
 def _slice_body(run: Run, attempts: Attempts, row: int, clock: Clock) -> str:
     """What the slices of one attempt share."""
     job = int(attempts.job[row])
-    start_us = clock.us(float(attempts.start_s[row]))
-    length_us = clock.us(float(attempts.end_s[row])) - start_us
+    start_us = clock(float(attempts.start_s[row]))
+    length_us = clock(float(attempts.end_s[row])) - start_us
     cut = ',"unfinished":true' if attempts.open[row] else ""
     event = int(attempts.start_event[row])
     held, partition = len(run.log.gpus[event]), int(run.log.partition[event])
@@ -152,7 +145,7 @@ def lanes_of(run: Run, attempts: Attempts) -> IntArray:
 def _counter(name: str, steps: Steps, clock: Clock) -> Iterator[str]:
     for time_s, value in zip(steps.time_s.tolist(), steps.value.tolist(), strict=True):
         yield (
-            f'{{"ph":"C","pid":{CLUSTER},"name":"{name}","ts":{clock.us(time_s)},'
+            f'{{"ph":"C","pid":{CLUSTER},"name":"{name}","ts":{clock(time_s)},'
             f'"args":{{"value":{value:.0f}}}}}'
         )
 
@@ -172,7 +165,7 @@ def _decisions(run: Run, clock: Clock) -> Iterator[str]:
         counted = {kind.name.lower(): counts[kind][at] for kind in counts if counts[kind][at]}
         name = ", ".join(f"{kind} {count}" for kind, count in counted.items())
         yield (
-            f'{{"ph":"i","s":"t","pid":{CLUSTER},"tid":{DECISIONS},"ts":{clock.us(time_s)},'
+            f'{{"ph":"i","s":"t","pid":{CLUSTER},"tid":{DECISIONS},"ts":{clock(time_s)},'
             f'"name":"{name}","args":{json.dumps(counted, separators=(",", ":"))}}}'
         )
 
@@ -186,5 +179,5 @@ def _server_events(run: Run, clock: Clock) -> Iterator[str]:
         name = Kind(int(log.kind[event])).name.lower().replace("_", " ")
         yield (
             f'{{"ph":"i","s":"p","pid":{server + FIRST_SERVER},"tid":0,'
-            f'"ts":{clock.us(float(log.time_s[event]))},"name":"{name}"}}'
+            f'"ts":{clock(float(log.time_s[event]))},"name":"{name}"}}'
         )
