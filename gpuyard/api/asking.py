@@ -1,11 +1,11 @@
 """From arguments in Python to a configuration as a program composes it, and to schedulers."""
 
 import inspect
-import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -17,12 +17,12 @@ from gpuyard.evaluation.assumed import warn_of_unread
 from gpuyard.evaluation.experiment import composition_of, in_partitions
 from gpuyard.evaluation.lineup import OF_ENTRIES, refuse_for_all
 from gpuyard.launch.build import build, resolve
-from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_additions
+from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_additions, traces_told
 from gpuyard.launch.own import choices_of, composed_of, refuse_unread_of_experiment, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import QueueScheduler
 from sim.engine.given import check_scheduler
-from sim.errors import SignalError, TraceError, override
+from sim.errors import SignalError, override
 from sim.protocols import Placer, Scheduler, Sharing
 from sim.topology.topology import Topology
 from sim.view import JobColumns, Signal
@@ -34,7 +34,6 @@ Trace: TypeAlias = "str | Path | pd.DataFrame"
 Cluster: TypeAlias = str | Path | Topology
 YAML = {".yaml", ".yml"}
 FRAME = "jobs.csv"  # what a frame is written to; its first row stands in line 2
-READING = ("csv_reader", "column_reader", "text_table", "workload")  # modules that warn of a file
 SACCT_KEY = "JobID"  # what begins a header that `sacct --parsable2` wrote
 GIVEN = ("job_id", "submit_s", "num_gpus", "duration_s")  # columns that workload=csv expects
 
@@ -80,29 +79,8 @@ def composed(
             config = resolve(found)
             if whole is not None:
                 config["topology"] = whole
-            with _frame_named(place):
+            with traces_told(partial(_of_frame, place=place)):
                 yield config
-
-
-@contextmanager
-def _frame_named(place: str) -> Iterator[None]:
-    """Within, errors and warnings do not name the file that a frame was written to."""
-
-    def rename(record: logging.LogRecord) -> bool:
-        record.msg, record.args = _of_frame(record.getMessage(), place), ()
-        return True
-
-    readers = [logging.getLogger(f"sim.traces.{name}") for name in READING]
-    for each in readers:
-        each.addFilter(rename)
-    try:
-        yield
-    except TraceError as error:
-        said = _of_frame(str(error), place)
-        raise error if said == str(error) else TraceError(said) from None
-    finally:
-        for each in readers:
-            each.removeFilter(rename)
 
 
 def _of_frame(text: str, place: str) -> str:

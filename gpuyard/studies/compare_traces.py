@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +18,7 @@ from omegaconf import DictConfig
 from rich.table import Table
 
 from gpuyard.launch.build import SEED, build, check_plain, section
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.errors import ConfigError, traces_told
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.arrays import FloatArray
@@ -241,29 +240,8 @@ def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int)
     """The jobs of `jobs_and_clock`; messages on keys of a workload name its section."""
     known = "|".join(map(re.escape, config[key]))
     named = partial(re.sub, rf"\bworkload\.({known})\b", rf"{key}.\1")
-    try:
-        with _told(named):
-            return jobs_and_clock(config, key, part=part, seed=seed)[0]
-    except TraceError as error:
-        raise TraceError(named(str(error))) from error
-
-
-@contextmanager
-def _told(named: Callable[[str], str]) -> Iterator[None]:
-    """What is logged meanwhile, in the words that `named` makes of it."""
-
-    def changed(record: logging.LogRecord) -> bool:
-        record.msg, record.args = named(record.getMessage()), ()
-        return True
-
-    handlers = logging.getLogger().handlers[:]
-    for each in handlers:
-        each.addFilter(changed)
-    try:
-        yield
-    finally:
-        for each in handlers:
-            each.removeFilter(changed)
+    with traces_told(named):
+        return jobs_and_clock(config, key, part=part, seed=seed)[0]
 
 
 def jobs_and_clock(
