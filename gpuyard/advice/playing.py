@@ -24,7 +24,8 @@ from gpuyard.evaluation.experiment import OneQueueError, may_preempt, opened
 from gpuyard.evaluation.jobs import warm_up, without_misfits
 from gpuyard.evaluation.lineup import STARTED, Contender, lineup_of, without_limits
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
-from gpuyard.launch.errors import ConfigError, instead
+from gpuyard.launch.build import check_keys
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import Lines
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
@@ -312,11 +313,8 @@ def known_of(config: Mapping[str, Any]) -> dict[str, Any]:
     ConfigError: a key of `knows` is unknown, or the oracle is missing.
     """
     knows = config["knows"]
-    if not isinstance(knows, Mapping):
-        raise ConfigError(f"knows is {knows!r}; it must hold {', '.join(KNOWS)}")
+    check_keys("knows", knows, KNOWS, needed=())
     for name in knows:
-        if name not in KNOWS:
-            raise ConfigError(f"knows.{name}: no such key; {instead(name, KNOWS)}")
         if not isinstance(knows[name], Mapping | None):
             fix = f"choose one, like estimator@knows.{name}=group_median, or leave it out"
             raise ConfigError(f"knows.{name} is {knows[name]!r}, no estimator; {fix}")

@@ -10,8 +10,8 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from gpuyard.launch.build import check_count, check_texts, resolve, section
-from gpuyard.launch.errors import ConfigError, explain, instead, nearest
+from gpuyard.launch.build import check_count, check_keys, check_texts, resolve, section
+from gpuyard.launch.errors import ConfigError, explain, nearest
 from gpuyard.launch.own import composed_of
 from sim.errors import override
 
@@ -126,15 +126,7 @@ def _policy(folder: str, role: str, name: str | None) -> Contender:
 
 
 def _check(place: str, entry: Any) -> None:
-    if not isinstance(entry, Mapping):
-        raise ConfigError(f"{place} is {entry!r}; it must hold {', '.join(KEYS)}")
-    for key in entry:
-        if key not in KEYS:
-            known = f"it takes {', '.join(KEYS)}; line-ups with more are for reproduce.py"
-            raise ConfigError(f"{place}.{key}: no such key; {instead(key, KEYS, known)}")
-    for key in ("role", "overrides"):
-        if key not in entry:
-            raise ConfigError(f"{place}: has no {key}; add {key}: to the entry")
+    check_keys(place, entry, KEYS, needed=("role", "overrides"))
     for key, rule in {"role": str, "name": str | None}.items():
         if not isinstance(entry.get(key), rule):
             raise ConfigError(f"{place}.{key} is {entry.get(key)!r}; it must be a text")

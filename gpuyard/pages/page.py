@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rich.filesize import decimal
+
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import apart_from_swept, write_atomically
@@ -22,7 +24,6 @@ from sim.report.run_folder import PAGE_FILE, Record
 TEMPLATE = "page.html.j2"
 PLOTLY_JS = Path("package_data") / "plotly.min.js"
 GZIP_LEVEL = 6
-SIZE_STEP = 1024.0
 PERCENT = 100.0
 
 
@@ -143,11 +144,7 @@ def rendered(page: Page, downloads: tuple[tuple[str, str, str], ...] = ()) -> st
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand inside a script element: no `<` ends it. NaN is refused.
-
-    Raises:
-        ValueError: a number is NaN or infinite.
-    """
+    """JSON that may stand inside a script element: no `<` ends it; ValueError for NaN."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -176,19 +173,10 @@ def percents(share: FloatArray) -> list[list[int | None]]:
 def downloads_of(folder: Path) -> tuple[tuple[str, str, str], ...]:
     """(name, relative link, size) of each file of the folder, hidden ones and the page left out."""
     return tuple(
-        (path.name, quote(path.name), size_text(path.stat().st_size))
+        (path.name, quote(path.name), decimal(path.stat().st_size))
         for path in sorted(folder.iterdir())
         if path.is_file() and not path.name.startswith(".") and path.name != PAGE_FILE
     )
-
-
-def size_text(size_bytes: float) -> str:
-    """Like `12 kB`."""
-    for unit in ("B", "kB", "MB"):
-        if size_bytes < SIZE_STEP:
-            return f"{size_bytes:.0f} {unit}" if unit != "MB" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= SIZE_STEP
-    return f"{size_bytes:.1f} GB"
 
 
 def _drawn(figure: Figure, data: list[dict[str, Any]]) -> Mapping[str, Any]:

@@ -89,9 +89,7 @@ class Sample:
 
     def median(self) -> float:
         """The value below which half of the weight lies."""
-        order = np.argsort(self.values, kind="stable")
-        reached = np.cumsum(self.weights[order])
-        return float(self.values[order][np.searchsorted(reached, reached[-1] / 2)])
+        return float(np.quantile(self.values, 0.5, weights=self.weights, method="inverted_cdf"))
 
 
 def duration_of(size_class: str) -> str:

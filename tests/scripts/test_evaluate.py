@@ -221,7 +221,7 @@ def test_the_learned_policy_and_what_it_was_before(done, policy, tmp_path):
     (("ours=best", FEW), ("ours is 'best'", "fifo+consolidated+selective1.2+steal")),
     (("part=tset", FEW), ("'tset'", "test")),
     (("lineup.entries=[{role: best, overrides: ['scheduler=sjf']}]",), ("'best'", "composite")),
-    (("lineup.entries=[{rol: ours, overrides: []}]",), ("lineup.entries[0].rol", "role")),
+    (("lineup.entries=[{rol: ours, overrides: []}]",), ("lineup.entries[0]", "'rol'", "role")),
     (("lineup.entries=[{role: ours, overrides: ['scheduler=sfj']}]",),
      ("entries[0]", "scheduler=sjf")),
     (("lineup.entries=[{role: ours, overrides: 'scheduler=sjf'}]",), ("entries[0]", "list")),
