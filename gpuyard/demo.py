@@ -30,7 +30,11 @@ def _step(title: str, program: str, folder: Path, *overrides: str) -> None:
 
 
 def main() -> None:
-    """A first table, the interference model, agents that learn from nothing, and everybody."""
+    """A first table, the interference model, agents that learn from nothing, and everybody.
+
+    Raises:
+        ConfigError: words stand behind the program's name.
+    """
     if sys.argv[1:]:
         raise ConfigError(f"demo takes no keys, but {sys.argv[1]!r} is given; leave it out")
     began = time.monotonic()

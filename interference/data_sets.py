@@ -46,6 +46,9 @@ def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
 
     `path` is the file of rows, with `SOLOS_FILE` beside it; or the folder of `ROWS_FILE` and
     `SOLOS_FILE`. Aggressors are joined by "+"; norm_speed is empty where feasible is 0.
+
+    Raises:
+        PhysicsError: naming file, line, column, value and fix.
     """
     rows_path = file_of(path, ROWS_FILE) if Path(path).is_dir() else Path(path)
     table = _read(rows_path, ROWS_NEEDED, CO_TYPES)
@@ -135,6 +138,9 @@ def rows_of_file(path: Path, *, folder: Path | None) -> tuple[CoRows, SoloProfil
 
     `folder` has the published runs alone, the only source of their solo profiles; rows of our own
     schema have them in the file beside `path`.
+
+    Raises:
+        PhysicsError: naming file, line, column, value and fix.
     """
     return format_of(path).read(path, folder)
 

@@ -103,7 +103,11 @@ class OwnInterference:
     """Pairs on whole GPUs; those that nobody measured get the additive fit of their GPU type."""
 
     def __init__(self, *, path: Path | str | None, source: str | None = None) -> None:
-        """Read the files, as for `OwnProfiles`; what cannot be used is logged."""
+        """Read the files, as for `OwnProfiles`; what cannot be used is logged.
+
+        Raises:
+            PhysicsError: as there, or a pair fitted in one group and not in another.
+        """
         rows, _ = _read(path, source)
         beside = np.array([len(each) for each in rows.aggressors])
         whole = (rows.sharing == "gpu") & (rows.share == 1.0) & (rows.relative_to == "solo")
@@ -130,7 +134,11 @@ class OwnInterference:
 
 
 def pair_table_of(rows: CoRows, catalogue: Catalogue, *, source: str, place: str) -> PairTable:
-    """Slow-downs over the catalogue by rows of pairs on whole GPUs; `place` is for messages."""
+    """Slow-downs over the catalogue by rows of pairs on whole GPUs; `place` is for messages.
+
+    Raises:
+        PhysicsError: no pair was measured on a GPU type.
+    """
     tables = []
     for kind in catalogue.gpu_types:
         norm, tried = pair_speeds(
@@ -192,7 +200,11 @@ RUN = ("profile", "gpu_type", "num_gpus", "consolidated")  # the last: on one se
 
 
 def read_isolated(data_dir: Path | str) -> pd.Series[float]:
-    """Steps a second alone of each `RUN` below `data_dir`, 0 of what did not run."""
+    """Steps a second alone of each `RUN` below `data_dir`, 0 of what did not run.
+
+    Raises:
+        PhysicsError: naming file, line and value.
+    """
     table = read_table(_file(data_dir, GAVEL_ISOLATED), COLUMNS)
     speed = table.numbers("steps_per_s")
     table.refuse("steps_per_s", ~(np.isfinite(speed) & (speed >= 0.0)), "expected 0 or more")

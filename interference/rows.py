@@ -237,7 +237,11 @@ PLAIN: dict[str, str | float | bool] = {
 
 
 def co_rows(**columns: Any) -> CoRows:
-    """Rows from columns that are (N,) values, or one value throughout; others are as in PLAIN."""
+    """Rows from columns that are (N,) values, or one value throughout; others are as in PLAIN.
+
+    Raises:
+        RowFault: naming row, column, value and fix.
+    """
     return CoRows(**_filled(PLAIN | columns, CO_TYPES, len(columns["victim"])))
 
 

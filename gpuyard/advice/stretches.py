@@ -91,7 +91,11 @@ class StretchField:
 
 
 def open_stretches(setting: str) -> StretchField:
-    """The windows of a configuration (JSON) of advise whose `scheduler` is a linear score."""
+    """The windows of a configuration of advise with a `scheduler`, a linear score, given as JSON.
+
+    Raises:
+        GpuYardError: as `scouted`.
+    """
     config: dict[str, Any] = json.loads(setting)
     scheduler = scheduler_of(config)
     return StretchField(scheduler, scouted(json.dumps({**config, "scheduler": None})))

@@ -296,7 +296,11 @@ def batches_of(tasks: Sequence[Task], jobs: int) -> Iterator[Sequence[Task]]:
 
 
 def run_batch(batch: Sequence[Task]) -> list[Outcome]:
-    """The outcomes of one batch; errors are those of `run_task` and `run_together`."""
+    """The outcomes of one batch.
+
+    Raises:
+        GpuYardError: from a simulation; the message begins with scheduler and windows.
+    """
     return [run_task(batch[0])] if len(batch) == 1 else run_together(batch)
 
 

@@ -150,7 +150,11 @@ def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
 
 
 def build_as(made: Callable[..., T], config: Mapping[str, Any], key: str, **objects: Any) -> T:
-    """What `made` makes of section `key`, which has no `_target_`, and `objects`; see `build`."""
+    """What `made` makes of section `key`, which has no `_target_`, and `objects`.
+
+    Raises:
+        ConfigError: naming section or key, as `build` does.
+    """
     values = section(config, key)
     if not isinstance(values, Mapping):
         raise ConfigError(

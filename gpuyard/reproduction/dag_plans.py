@@ -142,7 +142,12 @@ def _cells(name: str, family: Mapping[str, Any], quick: Mapping[str, int]) -> li
 
 
 def run(launch: Launch) -> None:
-    """Run what is missing, write tables and figures, print; DagError: no such problem."""
+    """Run what is missing, write tables and figures, print.
+
+    Raises:
+        ConfigError: the node `reproduce` is wrong.
+        DagError: a problem cannot be made.
+    """
     settings = settings_of(launch)
     launch.begin(RESULT_FILES, assumed=_assumed(settings))
     forget_stored(launch, PARTS)
@@ -288,7 +293,11 @@ class Bench:
 
 
 def run_missing_searches(launch: Launch, settings: Settings) -> list[Row]:
-    """Every search on every problem, problem by problem; stored ones are read."""
+    """Every search on every problem, problem by problem; stored ones are read.
+
+    Raises:
+        ConfigError: a stored file is broken.
+    """
     bench, folder = Bench(launch, settings), launch.folder / PARTS
     folder.mkdir(parents=True, exist_ok=True)
     work = [(cell, method) for cell in settings.cells for method in settings["methods"]]

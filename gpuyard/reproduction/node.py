@@ -57,7 +57,11 @@ class Reproduction:
 
 
 def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
-    """Check and read the node; a cell's override with several values stands for several cells."""
+    """Check and read the node; a cell's override with several values stands for several cells.
+
+    Raises:
+        ConfigError: naming the key, the value and what is allowed.
+    """
     place = f"experiment={experiment}"
     if not isinstance(node, Mapping):
         raise ConfigError(
@@ -219,7 +223,11 @@ ROW_KEYS = tuple(each.name for each in fields(PageRow))
 
 
 def page_tables(place: str, node: Any) -> tuple[PageTable, ...]:
-    """The tables, checked, in order; none where the node is missing."""
+    """The tables in order; none where the node is missing.
+
+    Raises:
+        ConfigError: naming the key, the value and what is allowed.
+    """
     if node is None:
         return ()
     if not isinstance(node, list):

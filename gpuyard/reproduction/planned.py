@@ -308,7 +308,11 @@ POLICY_KEYS = ("folder", "overrides", "quick")
 def policies_of(
     key: str, entries: Mapping[str, Any], train: Callable[[str, Mapping[str, Any]], Path]
 ) -> dict[str, str]:
-    """Name -> folder of each policy that a node tells of: the one there is, or what is trained."""
+    """Name -> folder of each policy that a node tells of: the one there is, else what is trained.
+
+    Raises:
+        ConfigError: one has other keys than POLICY_KEYS.
+    """
     found = {}
     for name, each in entries.items():
         if each is None:  # an experiment may do without one

@@ -178,7 +178,11 @@ TOKEN = "GPUYARD_TOKEN"
 
 
 def read_token(path: str | None) -> tuple[str | None, str]:
-    """Of a file, else of the environment, and where it is from; None: there is none."""
+    """Of a file, else of the environment, and where it is from; None: there is none.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no text.
+    """
     if path is not None:
         text = read_text(path, ConfigError, "set token_file to a file with a token")
         return text.strip(), f"token_file={path}"

@@ -119,7 +119,11 @@ def _reading(path: Path, text: str, config: Mapping[str, Any]) -> str:
 
 
 def trace_of(config: Mapping[str, Any]) -> Trace:
-    """Generate `num_jobs` jobs, then cap, thin and scale as the keys of `workload` say."""
+    """Generate `num_jobs` jobs, then cap, thin and scale as the keys of `workload` say.
+
+    Raises:
+        GpuYardError: a key is out of range, or one that needs `gpus` is set without it.
+    """
     options, gpus = config["workload"], config["gpus"]
     if "spec" not in options:
         raise ConfigError("workload has no spec: it is read from a file; use a generated workload")

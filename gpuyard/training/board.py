@@ -247,7 +247,11 @@ def jct_text(seconds: float) -> str:
 
 
 def rivals_of(config: Mapping[str, Any]) -> list[Contender]:
-    """Schedulers that stand in the learning curve; none in a trial of a search (no Hydra there)."""
+    """Schedulers that stand in the learning curve; none in a trial of a search (no Hydra there).
+
+    Raises:
+        ConfigError: naming the entry and what is wrong with it.
+    """
     given = config["rivals"]
     if not isinstance(given, list | None):
         raise ConfigError(f"rivals is {given!r}; it must be a list of lists of words")

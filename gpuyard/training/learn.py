@@ -136,7 +136,11 @@ def ratios_of(
 
 
 def write_policy(path: Path, form: NetworkForm, vector: FloatArray) -> None:
-    """Write what a vector stands for as a policy."""
+    """Write what a vector stands for as a policy.
+
+    Raises:
+        OSError: it cannot be written, on a full disk for example.
+    """
     from marl.policy.build import PolicySpec, save_policy  # torch
 
     save_policy(path, form.policy(vector), PolicySpec(**form.spec), form.rules)

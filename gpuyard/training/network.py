@@ -35,7 +35,11 @@ EACH = "each"  # of policy.networks
 
 
 def groups_of(networks: Any, agents: int) -> list[list[int]]:
-    """Agents of each network by `policy.networks`, which is not null; empty: each has its own."""
+    """Agents of each network by `policy.networks`, which is not null; empty: each has its own.
+
+    Raises:
+        ConfigError: it is none of these; names the value and what it must be.
+    """
     if networks == EACH:
         return []
     if not divides(networks, agents):

@@ -291,6 +291,9 @@ def rival_of(config: Mapping[str, Any], key: str) -> Player:
     """Who plays as `begin` or `reference` says: weights by name, or a policy where one is named.
 
     A network begins as itself: where its prior leaves actions equal it takes others than the score.
+
+    Raises:
+        GpuYardError: neither can be read.
     """
     folder = policy_in(config, config[key])
     if folder is not None:

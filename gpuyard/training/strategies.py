@@ -159,7 +159,11 @@ class Saved:
 
 
 def save(saved: Saved, folder: Path) -> None:
-    """Write the checkpoint of a folder, whole or not at all."""
+    """Write the checkpoint of a folder, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written, on a full disk for example; the former one is as it was.
+    """
     climb, form = saved.climb, saved.form
     arrays = {each.name: np.asarray(getattr(climb, each.name)) for each in fields(Climb)}
     file = BytesIO()

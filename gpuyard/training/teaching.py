@@ -76,7 +76,11 @@ class Rounds(Generic[Fit]):
 
 
 def branch_rounds(config: Mapping[str, Any]) -> Rounds[Teaching]:
-    """From the key `algo`, which is checked."""
+    """From the key `algo`.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
     given = _given(config, BRANCH_RULES, "unit_s", "step")
     teaching = Teaching(
         **_fit(given), **{key: given[key] for key in ("unit_s", "step", "temperature")}

@@ -198,7 +198,11 @@ class Training:
     """The files and counters of one run."""
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
-        """Build everything but RLlib's algorithm."""
+        """Build everything but RLlib's algorithm.
+
+        Raises:
+            GpuYardError: a value of the configuration is wrong, or `resume` holds no run.
+        """
         torch.set_num_threads(1)
         torch.manual_seed(config["seed"])
         self.experiment, key = experiment_of(config), "validation_windows"
@@ -323,7 +327,11 @@ class Meter:
 
 
 def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
-    """Imitate, learn, draw; the folder of the best policy, and its validation throughput."""
+    """Imitate, learn, draw; the folder of the best policy, and its validation throughput.
+
+    Raises:
+        GpuYardError: a value is wrong, or training diverged.
+    """
     run = Training(config, folder)
     with training_bars() as progress:
         meter = Meter(progress)

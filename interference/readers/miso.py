@@ -211,7 +211,11 @@ def mig_rows(rows: CoRows) -> CoRows:
 
 
 def drawn_mixes(rows: CoRows, most_rows: int, rng: np.random.Generator) -> IntArray:
-    """Rows, in order, of whole mixes in random order until one more would be too many."""
+    """Rows, in order, of whole mixes in random order until one more would be too many.
+
+    Raises:
+        PhysicsError: if the first mix has more rows than that.
+    """
     mix = mix_numbers(rows)
     order = rng.permutation(mix.max() + 1)
     fits = np.cumsum(np.bincount(mix)[order]) <= most_rows

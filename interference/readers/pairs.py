@@ -46,6 +46,9 @@ class Published:
         """The sides of the pairs as rows, and a solo profile of each of their jobs.
 
         `folder` has the runs alone, and the pairs unless `pairs` is given.
+
+        Raises:
+            PhysicsError: naming file, line, column, value and fix.
         """
         alone = file_of(folder, self.alone)
         solos = self.solos(read_table(alone, self.alone_columns))

@@ -108,7 +108,11 @@ def file_of(folder: Path | str, name: str) -> Path:
 
 
 def header_of(path: Path) -> list[str]:
-    """Names of the columns of a file; empty where the file is."""
+    """Names of the columns of a file; empty where the file is.
+
+    Raises:
+        PhysicsError: if it cannot be read.
+    """
     _check_is_file(path)
     return next(_rows(path), (1, []))[1]
 

@@ -197,7 +197,11 @@ def league_rows(
     reference: str,  # scheduler that the others' mean JCT is divided by
     confidence: float,  # of the intervals
 ) -> list[LeagueRow]:
-    """Rows, best mean rank first, those without one last by their ratio."""
+    """Rows, best mean rank first, those without one last by their ratio.
+
+    Raises:
+        ReportError: the reference is no scheduler of the league.
+    """
     if reference not in league.runs:
         raise ReportError(f"ratio_to is {reference!r}; the schedulers are {', '.join(league.runs)}")
     complete = league.complete()

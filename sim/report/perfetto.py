@@ -34,7 +34,11 @@ Clock = Callable[[float], int]  # seconds of the run -> whole microseconds of th
 
 
 def write_perfetto(run: Run, path: Path) -> None:
-    """Write the trace as gzipped JSON, whole or not at all; memory does not grow with slices."""
+    """Write the trace as gzipped JSON, whole or not at all; memory does not grow with slices.
+
+    Raises:
+        OSError: the folder cannot be written or is full.
+    """
     with (
         atomic_file(path) as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=QUICK, mtime=0) as packed,

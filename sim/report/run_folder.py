@@ -129,6 +129,9 @@ def write_run(folder: Path, run: Run, metrics: Mapping[str, float | int], record
 
     Each file appears whole or not at all. An old metrics.json goes first, so that a run that is
     cut off cannot be taken for the finished one before it. NaN is written as null.
+
+    Raises:
+        OSError: the folder cannot be written or the disk is full.
     """
     write_record(folder, record)
     write_atomically(folder / "jobs.parquet", parquet_bytes(job_columns(run)))

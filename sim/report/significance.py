@@ -71,7 +71,11 @@ def ranking(names: Sequence[str], scores: FloatArray, *, level: float) -> Rankin
 
 
 def critical_difference(count: int, blocks: int, *, level: float) -> float:
-    """Nemenyi's: q sqrt(k (k + 1) / (6 N)), q the Studentized range over sqrt 2 (section 3.2.2)."""
+    """Nemenyi's: q sqrt(k (k + 1) / (6 N)), q the Studentized range over sqrt 2 (section 3.2.2).
+
+    Raises:
+        ReportError: the level is not between 0 and 1.
+    """
     from scipy import stats
 
     if not 0 < level < 1:

@@ -195,10 +195,13 @@ def _words(key: str, value: float | int) -> str:
 
 
 def summarise(run: Run) -> dict[str, float | int]:
-    """All metrics of a run, after `check_run`; `docs/metrics.md` defines each key.
+    """All metrics of a run; `docs/metrics.md` defines each key.
 
     Metrics of jobs cover the finished jobs of the measured part; those of the cluster cover the
     whole run. NaN where nothing is there to measure.
+
+    Raises:
+        SimulationError: the run has no jobs, or its event log and its results disagree.
     """
     check_run(run)
     metrics: dict[str, float | int] = {

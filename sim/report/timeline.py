@@ -156,12 +156,20 @@ class GpuChanges:
 
 
 def gpu_changes(log: EventLog) -> GpuChanges:
-    """Spread the log over the GPUs it names; the holders are tenants."""
+    """Spread the log over the GPUs it names; the holders are tenants.
+
+    Raises:
+        SimulationError: a GPU is given back that nobody holds.
+    """
     return _changes(log, hold_change(log))
 
 
 def down_changes(log: EventLog) -> GpuChanges:
-    """GPUs that servers take away when they go down; a GPU can be down for two reasons at once."""
+    """GPUs that servers take away when they go down; a GPU can be down for two reasons at once.
+
+    Raises:
+        SimulationError: a server comes up that was not down.
+    """
     return _changes(log, _down_change(log))
 
 

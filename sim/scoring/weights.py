@@ -208,7 +208,11 @@ class ScoreWeights:
 
 
 def score_weights_of(given: Mapping[str, object], place: str) -> ScoreWeights:
-    """Weights and layers, which stand at `place`; errors as `weights_of` and `layer_from`."""
+    """Weights and layers; `place` is where they stand, for messages.
+
+    Raises:
+        GpuYardError: as `weights_of` and `layer_from`.
+    """
     if not isinstance(given, Mapping):
         raise GpuYardError(f"{place} is {given!r}; it must hold {', '.join(GROUPS)}")
     start, forward = (weights_of(given, group, place) for group in GROUPS)

@@ -225,7 +225,11 @@ UNKNOWN_JOB = PaiJob()
 
 
 def read_tags(path: str, header: Sequence[str] | None, strict: bool) -> dict[str, list[str]]:
-    """GPU type, group and workload by inst_id (one has a row an instance; the first one counts)."""
+    """GPU type, group and workload by inst_id (one has a row an instance; the first one counts).
+
+    Raises:
+        TraceError: naming file, line, column, value and fix.
+    """
     reader = ColumnReader(read_text_table(path, TAG_COLUMNS, strict=strict, header=header), strict)
     tags: dict[str, list[str]] = {}
     for inst_id, *words in zip(*(reader.raw(key) for key in TAG_COLUMNS), strict=True):

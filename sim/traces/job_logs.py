@@ -247,7 +247,11 @@ MOST_GPUS = 10_000
 
 
 def read_workers(path: str, columns: GivenColumns, strict: bool) -> dict[str, int]:
-    """GPUs by name of job: the sum of what each worker's resources (a JSON object) ask for."""
+    """GPUs by name of job: the sum of what each worker's resources (a JSON object) ask for.
+
+    Raises:
+        TraceError: naming file, line, column, value and fix.
+    """
     wanted = checked_columns(columns, required=WORKER_COLUMNS, optional=())
     reader = ColumnReader(read_text_table(path, wanted, strict=strict), strict)
     gpus = [_gpus(text) for text in reader.raw("worker_resources")]

@@ -105,7 +105,11 @@ def offered_load(trace: Trace, gpus: int) -> float:
 
 
 def stretch_to(trace: Trace, load: float, gpus: int) -> float:
-    """By how much submission times are to be stretched for the given offered load."""
+    """By how much submission times are to be stretched for the given offered load.
+
+    Raises:
+        TraceError: if the load is not above 0, or the jobs have no work or one submission time.
+    """
     check_numbers("workload", "above 0", TraceError, load=load)
     now = offered_load(trace, gpus)
     if not (np.isfinite(now) and now > 0):

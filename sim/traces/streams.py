@@ -28,12 +28,20 @@ def whole_streams(*, seed: int) -> Streams:
 
 
 def window_streams(*, seed: int, part: str, index: int) -> Streams:
-    """The streams of window `index` of `part`; equal arguments give equal streams."""
+    """The streams of window `index` of `part`; equal arguments give equal streams.
+
+    Raises:
+        TraceError: if the part is unknown, or seed or index is negative.
+    """
     return _streams(seed, _number(part), index)
 
 
 def stretch_stream(*, seed: int, part: str, stretch: int) -> np.random.Generator:
-    """Deals the jobs of one stretch of `part` to its windows; equal for all of these."""
+    """Deals the jobs of one stretch of `part` to its windows; equal for all of these.
+
+    Raises:
+        TraceError: if the part is unknown, or seed or stretch is negative.
+    """
     return np.random.default_rng(_root(seed, STRETCHES, _number(part), stretch))
 
 

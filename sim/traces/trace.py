@@ -183,7 +183,11 @@ def without_vcs(trace: Trace, vcs: Sequence[str]) -> Trace:
 
 
 def time_window(trace: Trace, start_s: float | None, end_s: float | None) -> Trace:
-    """The jobs submitted in [start_s, end_s), in the trace's own seconds; None means no limit."""
+    """The jobs submitted in [start_s, end_s), in the trace's own seconds; None means no limit.
+
+    Raises:
+        TraceError: if no job falls into the window.
+    """
     low = -np.inf if start_s is None else start_s
     high = np.inf if end_s is None else end_s
     kept = take(trace, (trace.submit_s >= low) & (trace.submit_s < high))

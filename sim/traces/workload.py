@@ -70,11 +70,19 @@ class DrawnWorkload(Preparation, ABC):
         return self.num_jobs
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:
-        """The jobs of a stream that no window uses; with `drop_too_large` fewer may be left."""
+        """The jobs of a stream that no window uses; with `drop_too_large` fewer may be left.
+
+        Raises:
+            TraceError: if a job cannot run on the cluster.
+        """
         return self._table(whole_streams(seed=seed), setting, self.measured_frac(whole=True))
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
-        """Window `index` of a part: streams of parts, indices and seeds are disjoint."""
+        """Window `index` of a part: streams of parts, indices and seeds are disjoint.
+
+        Raises:
+            TraceError: if the part is unknown or a job cannot run on the cluster.
+        """
         draws = window_streams(seed=seed, part=part, index=index)
         return self._table(draws, setting, self.measured_frac(whole=False))
 
@@ -208,7 +216,11 @@ class TraceWorkload:
         self._trace: Trace | None = None  # the configured time window of it
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:
-        """Every job of the file (or of the configured time window), neither thinned nor split."""
+        """Every job of the file (or of the configured time window), neither thinned nor split.
+
+        Raises:
+            TraceError: if the file or a job cannot be used.
+        """
         return self._table(self._read(), setting, whole_streams(seed=seed), whole=True)
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
@@ -235,13 +247,21 @@ class TraceWorkload:
                        measured_frac=frac, history=known)  # fmt: skip
 
     def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
-        """How the windows of a part are cut; None where they are random and may overlap."""
+        """How the windows of a part are cut; None where they are random and may overlap.
+
+        Raises:
+            TraceError: if the part is unknown or too short, or the file cannot be read.
+        """
         if self.windows_from == RANDOM:
             return None
         return self._cut(self._part(part, setting), part)
 
     def kept(self, *, part: str, setting: Setting) -> tuple[int, int, int]:
-        """Jobs of a window, how many in a row they are taken from, and jobs of the part."""
+        """Jobs of a window, how many in a row they are taken from, and jobs of the part.
+
+        Raises:
+            TraceError: if the part is unknown or too short, or the file cannot be read.
+        """
         trace = self._part(part, setting)
         jobs = len(trace)
         stretches = self._cut(trace, part)
@@ -254,6 +274,9 @@ class TraceWorkload:
         """The jobs of a part, after caps, with all that the file says; None: of the whole.
 
         They are those of `whole`, and of `window` where `num_jobs` is null, in the same order.
+
+        Raises:
+            TraceError: if the part is unknown or too short, or the file cannot be read.
         """
         if part is None:
             return fitted(self._read(), self._options, setting.gpus)
@@ -270,7 +293,11 @@ class TraceWorkload:
         return cut(trace, part=part, num_jobs=self._num_jobs, thin=self._thin)
 
     def lost(self) -> Lost:
-        """How much of the file is not played: rows with faults, jobs outside the time window."""
+        """How much of the file is not played: rows with faults, jobs outside the time window.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
         milli = self._read().gpu_milli
         assert self._notes is not None and self._history is not None and self._trace is not None
         return Lost(
