@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 78_369,
+    "python_lines": 77_320,
     "python_files": 345,
-    "test_lines": 43_589,
-    "test_files": 223,
+    "test_lines": 43_326,
+    "test_files": 213,
     "arrows": 171,
     "arrows_in_sim": 37,
     "longest_function": 50,
