@@ -69,12 +69,12 @@ class NoSharing:
         return place_alone(view, occupancy, job, placer, rng)
 
 
-class FallbackSharing:
-    """Empty GPUs first; where the placer finds none, shared ones are offered too."""
+class AlwaysShare:
+    """The placer sees every GPU with room for one more tenant, and prefers as its rule says."""
 
-    name = "fallback"
+    name = "always"
     needs = SHARING_NEEDS
-    engine_code = IF_NOTHING_IS_EMPTY
+    engine_code = ALIKE
     shares = True
     least_speed = ANY_SPEED
 
@@ -82,12 +82,24 @@ class FallbackSharing:
         self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
         rng: np.random.Generator,
     ) -> IntArray | None:  # fmt: skip
-        """The placer's choice, exclusive before shared."""
-        gpus = place_alone(view, occupancy, job, placer, rng)
-        if gpus is not None:
-            return gpus
+        """The placer's choice among all GPUs that fit."""
         gang = int(view.jobs.num_gpus[job])
         return placed(placer, gang, occupancy.shared(view, job, self.least_speed), rng)
+
+
+class FallbackSharing(AlwaysShare):
+    """Empty GPUs first; where the placer finds none, shared ones are offered too."""
+
+    name = "fallback"
+    engine_code = IF_NOTHING_IS_EMPTY
+
+    def place(
+        self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
+        rng: np.random.Generator,
+    ) -> IntArray | None:  # fmt: skip
+        """The placer's choice, exclusive before shared."""
+        gpus = place_alone(view, occupancy, job, placer, rng)
+        return super().place(view, occupancy, job, placer, rng) if gpus is None else gpus
 
 
 class SelectiveSharing(FallbackSharing):
@@ -104,21 +116,3 @@ class SelectiveSharing(FallbackSharing):
         check_numbers("sharing", "0 or more", threshold=threshold)
         self.threshold = self.least_speed = threshold
         self.name = f"selective{threshold:g}"
-
-
-class AlwaysShare:
-    """The placer sees every GPU with room for one more tenant, and prefers as its rule says."""
-
-    name = "always"
-    needs = SHARING_NEEDS
-    engine_code = ALIKE
-    shares = True
-    least_speed = ANY_SPEED
-
-    def place(
-        self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
-        rng: np.random.Generator,
-    ) -> IntArray | None:  # fmt: skip
-        """The placer's choice among all GPUs that fit."""
-        gang = int(view.jobs.num_gpus[job])
-        return placed(placer, gang, occupancy.shared(view, job, ANY_SPEED), rng)

@@ -83,12 +83,8 @@ class Packed:
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
-        del rng
-        usable, size = slots.usable_per_server, slots.most_per_server
-        servers = filling.fewest_servers(slots.servers, usable, size, gang)
-        if len(servers) == 0:
-            return filling.filled_emptiest_first(slots, gang)
-        return filling.filled(slots, servers, gang)
+        gpus = Consolidated().place(gang, slots, rng)
+        return filling.filled_emptiest_first(slots, gang) if gpus is None else gpus
 
 
 class Consolidated:
