@@ -141,13 +141,10 @@ OPEN = {"gpus", "hydra", "knows", "lineup", "makers", "policy.prior", "reproduce
 def refuse_unread_additions(
     overrides: list[str], groups: Iterable[str], config: DictConfig, program: str
 ) -> None:
-    """Refuse what `+` adds to `config`, composed of `conf/<program>.yaml`, and nobody reads.
+    """Raise ConfigError for what `+` adds to `config`, of `conf/<program>.yaml`, and nobody reads.
 
     A section with a `_target_` refuses unknown keys when it is built; one of OPEN takes names of a
     user's own, or checks them itself. Of keys that are there Hydra refuses those that are not null.
-
-    Raises:
-        ConfigError: naming the addition and the nearest key or group.
     """
     for override in OverridesParser.create().parse_overrides(overrides):
         name = override.key_or_group
@@ -381,11 +378,9 @@ def heeding_ctrl_c() -> Iterator[None]:
 
 
 def heed_ctrl_c() -> None:
-    """Called wherever progress is told.
+    """Called wherever progress is told: KeyboardInterrupt, if a Ctrl-C was dropped on its way.
 
-    Raises:
-        KeyboardInterrupt: Ctrl-C was pressed, and dropped on its way, by a callback from compiled
-            code for one. Not while anything is done because of it, as a clean-up is.
+    Callbacks from compiled code drop it. Not while anything is done because of it, as a clean-up.
     """
     main = threading.current_thread() is threading.main_thread()
     if main and _pressed.is_set() and not came_of_ctrl_c(sys.exc_info()[1]):
