@@ -17,8 +17,9 @@ from gpuyard.evaluation.assumed import warn_of_unread
 from gpuyard.evaluation.experiment import composition_of, in_partitions
 from gpuyard.evaluation.lineup import OF_ENTRIES, refuse_for_all
 from gpuyard.launch.build import build, resolve
-from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_additions, traces_told
+from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.own import choices_of, composed_of, refuse_unread_of_experiment, searching
+from gpuyard.launch.terminal import reworded
 from sim.arrays import FloatArray
 from sim.engine.composed import QueueScheduler
 from sim.engine.given import check_scheduler
@@ -79,11 +80,11 @@ def composed(
             config = resolve(found)
             if whole is not None:
                 config["topology"] = whole
-            with traces_told(partial(_of_frame, place=place)):
+            with reworded(partial(_of_frame, place)):
                 yield config
 
 
-def _of_frame(text: str, place: str) -> str:
+def _of_frame(place: str, text: str) -> str:
     """The same, but lines of the file that a frame was written to are rows of the frame."""
     said = text.replace(str(Path(place) / FRAME), "trace")
     if said == text:
@@ -92,7 +93,11 @@ def _of_frame(text: str, place: str) -> str:
 
 
 def known(group: str, name: str, argument: str) -> str:
-    """`name`, if it is a choice of a group, also of the user's own; ConfigError: it is none."""
+    """`name`, if it is a choice of a group, or of a folder of the user's own.
+
+    Raises:
+        ConfigError: it is none; with the nearest.
+    """
     names = choices_of(group)
     if name in names:
         return name

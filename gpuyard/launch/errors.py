@@ -1,6 +1,5 @@
 """Errors in a configuration, told in words: what is wrong, and the nearest valid name; Ctrl-C."""
 
-import logging
 import re
 import signal
 import sys
@@ -20,15 +19,11 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, InterpolationKeyError, OmegaConfBaseException
 
-from sim.errors import GpuYardError, TraceError
+from sim.errors import GpuYardError
 
 HERE = Path(__file__).resolve().parents[1]
 CONF = next(path for path in (HERE / "conf", HERE.parent / "conf") if path.is_dir())
 
-READING = (  # modules of sim.traces that tell of a file
-    "alibaba", "column_reader", "csv_reader", "job_traits", "philly_json", "prepare", "sacct",
-    "text_table", "trace", "workload",
-)  # fmt: skip
 COMMAND = "gpuyard"  # the installed command
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only,
@@ -325,27 +320,6 @@ def _gpuyard_cause(error: BaseException | None) -> GpuYardError | None:
     while error is not None and not isinstance(error, GpuYardError):
         error = error.__cause__
     return error
-
-
-@contextmanager
-def traces_told(named: Callable[[str], str]) -> Iterator[None]:
-    """Within, what is logged and raised of traces is in the words that `named` makes of it."""
-
-    def changed(record: logging.LogRecord) -> bool:
-        record.msg, record.args = named(record.getMessage()), ()
-        return True
-
-    loggers = [logging.getLogger(f"sim.traces.{name}") for name in READING]
-    for each in loggers:
-        each.addFilter(changed)
-    try:
-        yield
-    except TraceError as error:
-        said = named(str(error))
-        raise error if said == str(error) else TraceError(said) from None
-    finally:
-        for each in loggers:
-            each.removeFilter(changed)
 
 
 _pressed = threading.Event()

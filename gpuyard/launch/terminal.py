@@ -12,16 +12,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numba.core.dispatcher import Dispatcher
 from numba.core.event import Event, Listener, install_listener
 
 from gpuyard.launch.errors import heed_ctrl_c
 from sim.compiling import is_of_project, kept_in, name_of, reach_of
+from sim.errors import TraceError
 from sim.times import DAY_S
 
 if TYPE_CHECKING:
@@ -43,6 +44,27 @@ def open_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its table
+
+
+@contextmanager
+def reworded(rewrite: Callable[[str], str]) -> Iterator[None]:
+    """Within, errors and warnings of traces are told in the words that `rewrite` makes of them."""
+    make = logging.getLogRecordFactory()
+
+    def rewritten(*given: Any, **more: Any) -> logging.LogRecord:
+        record = make(*given, **more)
+        if record.name.startswith("sim.traces"):
+            record.msg, record.args = rewrite(record.getMessage()), ()
+        return record
+
+    logging.setLogRecordFactory(rewritten)
+    try:
+        yield
+    except TraceError as error:
+        said = rewrite(str(error))
+        raise error if said == str(error) else TraceError(said) from None
+    finally:
+        logging.setLogRecordFactory(make)
 
 
 NARROWEST_PIPED = 180  # columns where standard output is no terminal

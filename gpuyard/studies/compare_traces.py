@@ -18,9 +18,9 @@ from omegaconf import DictConfig
 from rich.table import Table
 
 from gpuyard.launch.build import SEED, build, check_plain, section
-from gpuyard.launch.errors import ConfigError, traces_told
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
-from gpuyard.launch.terminal import table_console
+from gpuyard.launch.terminal import reworded, table_console
 from sim.arrays import FloatArray
 from sim.errors import TraceError
 from sim.files import forget, write_atomically
@@ -110,7 +110,14 @@ _CDFS = (
 
 
 def trace_page(first: JobSample, second: JobSample, *, names: tuple[str, str], path: Path) -> None:
-    """Draw one page: distributions, the week, jobs that come back, and correlation of the hours."""
+    """Draw one page: distributions, the week, jobs that come back, and correlation of the hours.
+
+    Args:
+        first: drawn in blue.
+        second: drawn in orange, dashed.
+        names: of the two.
+        path: PNG to write.
+    """
     figure = new_figure(12.5, 10.5)
     panels = figure.subplots(3, 3).ravel()
     ours, theirs = samples(first), samples(second)
@@ -239,8 +246,7 @@ PARTS = ("train", "validation", "test")
 def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int) -> JobTable:
     """The jobs of `jobs_and_clock`; messages on keys of a workload name its section."""
     known = "|".join(map(re.escape, config[key]))
-    named = partial(re.sub, rf"\bworkload\.({known})\b", rf"{key}.\1")
-    with traces_told(named):
+    with reworded(partial(re.sub, rf"\bworkload\.({known})\b", rf"{key}.\1")):
         return jobs_and_clock(config, key, part=part, seed=seed)[0]
 
 
