@@ -122,7 +122,9 @@ class PhillyJob:
     @property
     def waited_s(self) -> float:
         """From submission to the first start; NaN where it never ran."""
-        return max(0.0, self.attempts[0].start_s - self.submit_s) if self.attempts else math.nan
+        if not self.attempts:
+            return math.nan
+        return max(0.0, _after(self.submit_s, self.attempts[0].start_s) - self.submit_s)
 
     def lengths_s(self, last_s: float) -> list[float]:
         """Length of each attempt; an open one lasts until `last_s`, the end of the log."""
@@ -161,13 +163,18 @@ def _counted(attempts: list[Mapping[str, Any]]) -> tuple[PhillyAttempt, ...]:
         open_last = end_s is None and place == len(attempts) - 1
         if start_s is None or (end_s is None and not open_last):
             continue
-        if end_s is not None and end_s < start_s:
-            if 0.0 <= end_s - TURNED_BACK_S < CLOCK_CHANGE_S:
-                end_s += CLOCK_CHANGE_S
+        if end_s is not None:
+            end_s = _after(start_s, end_s)
             if end_s < start_s:
                 raise BadJob("end_time", each["end_time"], "is before the attempt's start_time")
         found.append(PhillyAttempt(start_s, end_s))
     return tuple(sorted(found, key=lambda each: each.start_s))
+
+
+def _after(earlier_s: float, at_s: float) -> float:
+    """`at_s`, which comes after `earlier_s`: of the hour that came twice the second, if need be."""
+    again = at_s < earlier_s and 0.0 <= at_s - TURNED_BACK_S < CLOCK_CHANGE_S
+    return at_s + CLOCK_CHANGE_S if again else at_s
 
 
 def _gpus(attempt: Mapping[str, Any]) -> int:

@@ -55,6 +55,9 @@ def test_clocks_of_philly_are_turned_back_in_a_night_of_november(tmp_path: Path)
     assert loaded("philly_json", tmp_path, turned.encode())[0].duration_s[0] == 1200
     with pytest.raises(TraceError, match="is before the attempt's start_time"):
         loaded("philly_json", tmp_path, turned.replace("01:10:00", "00:40:00").encode())
+    waits = turned.replace("2017-10-06 23:59:50", "2017-11-05 01:55:00")
+    waits = waits.replace("01:50:00", "01:05:00")  # which can only be the second time
+    assert loaded("philly_json", tmp_path, waits.encode())[0].waited_s[-1] == 600
 
 
 def test_philly_jobs_last_the_sum_of_their_attempts(tmp_path: Path) -> None:
