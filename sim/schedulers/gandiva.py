@@ -221,15 +221,22 @@ class Gandiva:
         self._packs.refresh(view)
         for job in self._packs.failed(view):
             self._stop(orders, job)
-        queue = sorted(self._joined_s, key=self._joined_s.__getitem__)
+        queue = self._queue()
         turn = self.slice_s is not None and view.now_s >= self._turn_s(view) - ROUNDING_S
         rest = (view.running.tobytes(), view.server_closed.tobytes())
         if self._at_rest == rest and not orders and not turn:
             queue = [job for job in queue if job not in known]  # the others were refused just so
         self._serve(orders, queue, turn)
+        stopped = len(orders.preempts)
         self._migrate(orders)
+        if len(orders.preempts) > stopped:  # what they leave may suit who takes not any GPU
+            self._serve(orders, self._queue(), turn=False)
         self._at_rest = () if orders else rest
         return orders.decision(self._wake_s(orders))
+
+    def _queue(self) -> list[int]:
+        """The waiting jobs in the order in which they joined."""
+        return sorted(self._joined_s, key=self._joined_s.__getitem__)
 
     def _serve(self, orders: Orders, queue: list[int], turn: bool) -> None:
         """Start who can start, from the head; with `turn` others give way."""

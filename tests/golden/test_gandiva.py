@@ -149,6 +149,18 @@ def test_a_spread_gang_moves_once_a_server_is_free():
         assert charted(jobs, topology, scheduler, physics=physics) == drawing
 
 
+def test_what_a_gang_leaves_is_given_to_who_waits_at_once():
+    # C holds a GPU of each type. B ends at 5; at the next look, at 6, C moves to its server, and D
+    # has the GPU of its type that C leaves.
+    old, new, both = ((1000, 0, 0, mask) for mask in (0b01, 0b10, 0b11))
+    jobs = [Job(0, 1, 30), Job(0, 1, 5), Job(0, 2, 20), Job(1, 1, 2)]
+    topology = cluster(2, 2, types=("x", "y"))
+    physics = physics_of(topology, compute_s=(1.0, 1.0))
+    yard = world(jobs, topology, physics=physics, traits=demands(new, old, both, new))
+    run = play(yard, gandiva(slice_s=None, migrate_every_s=3.0))
+    assert run.start_s.tolist() == [0, 0, 0, 6]
+
+
 def test_a_pair_is_parted_once_a_gpu_is_free_and_nobody_waits():
     # C joins A at 1, both at 1 / 1.25 of their speed; B's GPU is free from 3 on. At 6, five seconds
     # after the start, C moves there with 4 of its 10 s done, and A has 5 of its 10 left.
