@@ -13,6 +13,7 @@ from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable, Precedence, never_ran
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.estimators import known_s
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
+from sim.traces.processes import choose, zipf
 from sim.traces.setting import Owners, Setting, check_count
 from sim.traces.streams import Streams
 from sim.traces.trace import Trace, owners, picked_column, starts, take
@@ -324,10 +325,7 @@ def _homes(trace: Trace, setting: Setting, rng: np.random.Generator) -> IntArray
     """(J,) partitions at which the jobs arrive."""
     if setting.owners is not None and setting.partitions > 1:
         return homes_by_vc(trace, setting.owners)
-    rank = np.arange(1.0, setting.partitions + 1.0, dtype=np.float64)
-    weights: FloatArray = rank ** -float(setting.skew)
-    edges = np.cumsum(weights[:-1]) / weights.sum()
-    return np.searchsorted(edges, rng.random(len(trace)), side="right").astype(np.int64)
+    return choose(zipf(setting.partitions, setting.skew), len(trace), rng)
 
 
 def homes_by_vc(trace: Trace, owners: Owners) -> IntArray:
