@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from rich.filesize import decimal
-
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import apart_from_swept, write_atomically
@@ -24,6 +22,7 @@ from sim.report.run_folder import PAGE_FILE, Record
 TEMPLATE = "page.html.j2"
 PLOTLY_JS = Path("package_data") / "plotly.min.js"
 GZIP_LEVEL = 6
+SIZE_STEP = 1024.0
 PERCENT = 100.0
 
 
@@ -173,10 +172,19 @@ def percents(share: FloatArray) -> list[list[int | None]]:
 def downloads_of(folder: Path) -> tuple[tuple[str, str, str], ...]:
     """(name, relative link, size) of each file of the folder, hidden ones and the page left out."""
     return tuple(
-        (path.name, quote(path.name), decimal(path.stat().st_size))
+        (path.name, quote(path.name), size_text(path.stat().st_size))
         for path in sorted(folder.iterdir())
         if path.is_file() and not path.name.startswith(".") and path.name != PAGE_FILE
     )
+
+
+def size_text(size_bytes: float) -> str:
+    """Like `12 kB`."""
+    for unit in ("B", "kB", "MB"):
+        if size_bytes < SIZE_STEP:
+            return f"{size_bytes:.0f} {unit}" if unit != "MB" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= SIZE_STEP
+    return f"{size_bytes:.1f} GB"
 
 
 def _drawn(figure: Figure, data: list[dict[str, Any]]) -> Mapping[str, Any]:
