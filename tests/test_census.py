@@ -8,11 +8,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_305,
+    "python_lines": 77_332,
     "python_files": 345,
-    "test_lines": 43_326,
+    "test_lines": 43_341,
     "test_files": 213,
-    "arrows": 171,
+    "arrows": 170,
     "arrows_in_sim": 37,
     "longest_function": 50,
     "noqa_positional_in_engine": 0,
