@@ -125,6 +125,15 @@ def test_work_done_is_the_work_asked_for_and_the_work_lost(case: Case, seed: int
 
 
 @settings(max_examples=40)
+@given(case=cases(most_partitions=3), seed=st.integers(0, 99))
+def test_everybody_finishes_where_nothing_goes_wrong(case: Case, seed: int) -> None:
+    run = simulate(Simulator(**case.arguments()), RandomDecider(whims=60), seed, None)
+    assert np.all(run.finish_s >= run.jobs.submit_s)
+    assert run.outcome.tolist() == [0] * len(run.jobs)
+    assert run.run_gpu_s == pytest.approx(run.run_s * run.jobs.num_gpus)
+
+
+@settings(max_examples=40)
 @given(case=cases(most_partitions=2, physics=True), seed=st.integers(0, 99))
 def test_nobody_is_faster_than_the_best_gpu_alone(case: Case, seed: int) -> None:
     run = anything(case, seed)
@@ -133,6 +142,19 @@ def test_nobody_is_faster_than_the_best_gpu_alone(case: Case, seed: int) -> None
     assert np.all(run.finish_s - run.jobs.submit_s >= least_s * (1 - 1e-9))
     parts_s = run.comm_s + run.interference_s
     assert np.all(parts_s <= run.run_s * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("order", sorted(set(ORDERS) - {"las", "srtf"}))
+@settings(max_examples=10)
+@given(case=cases(most_partitions=1, physics=False), sharing=st.sampled_from(sorted(SHARINGS)))
+def test_without_physics_a_job_runs_for_its_duration_exactly(
+    order: str, case: Case, sharing: str
+) -> None:
+    scheduler = ORDERS[order](PLACERS["packed"](), SHARINGS[sharing]())
+    run = simulate(Simulator(**case.arguments()), scheduler, 0, None)
+    assert np.array_equal(run.finish_s, run.start_s + run.jobs.duration_s)
+    assert np.all(run.start_s >= run.jobs.submit_s)
+    assert not run.preemptions.any()
 
 
 @settings(max_examples=30)
