@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from gpuyard.advice.answer import advice_of, write_advice_page
 from gpuyard.evaluation.again import Again, seen_again
 from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page, write_folder_page
 from gpuyard.pages.page import sections_json, write_page
@@ -17,6 +18,7 @@ from sim.files import ComparisonRow, Labels, write_comparison_csv
 from sim.report.run_folder import collect_record, write_record
 from sim.report.summary import summarise
 from sim.run import Run
+from tests.advice.test_sentences import ROWS
 from tests.report import run_builder
 from tests.report.conftest import labels as labels_of
 
@@ -114,6 +116,14 @@ def comparison_page(run, record, tmp_path_factory):
 
 def get_run(run: Run) -> Run:
     return run
+
+
+@pytest.fixture(scope="session")
+def advice_page(run, record, tmp_path_factory):
+    """report.html of an answer about eight schedulers, with one run."""
+    advice = advice_of(ROWS, aim="jct_mean_s", confidence=0.95)
+    seen = seen_again([Again(MARKUP, MARKUP, partial(get_run, run), {})], processes=1)
+    return write_advice_page(tmp_path_factory.mktemp("advice page"), advice, record, seen)
 
 
 @pytest.fixture(scope="session")

@@ -115,7 +115,9 @@ def opened(browser):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1600, "light")])
-@pytest.mark.parametrize("name", ["run_page", "comparison_page", "sweep_page", "reproduction_page"])
+@pytest.mark.parametrize("name", [
+    "run_page", "comparison_page", "advice_page", "sweep_page", "reproduction_page",
+])  # fmt: skip
 def test_it_opens_without_a_complaint_at_both_widths(opened, request, name, width, scheme):
     path = request.getfixturevalue(name)
     found = opened(path, width, scheme)
