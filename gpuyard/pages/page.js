@@ -225,6 +225,9 @@
     }
   }, { rootMargin: "60% 0px" });
 
+  for (const heading of document.querySelectorAll("h1, h2, .subtitle")) { // of long names
+    heading.innerHTML = heading.innerHTML.replace(/[+_]/g, "$&<wbr>");
+  }
   for (const button of document.querySelectorAll("th button")) {
     button.addEventListener("click", () => sort(button.parentElement));
   }

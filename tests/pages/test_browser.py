@@ -149,6 +149,19 @@ def test_a_page_without_figures_tells_that_it_is_there(opened, tmp_path):
     assert opened(path).complaints == []
 
 
+def test_a_long_name_in_a_heading_breaks_behind_its_parts(opened, tmp_path):
+    path = tmp_path / "report.html"
+    name = "sjf+consolidated+selective1.2+own_then_least_loaded"
+    path.write_text(rendered(Page(title=name, subtitle="")), encoding="utf-8")
+    found = opened(path, 400)
+    lines = "[...document.querySelector('h1').childNodes].filter((each) => each.data).map((each) =>"
+    lines += (
+        " { const all = new Range(); all.selectNode(each); return all.getClientRects().length; })"
+    )
+    assert found.ask(lines) == [1] * 7
+    assert found.page.locator("h1").text_content() == name
+
+
 def test_a_browser_that_cannot_unpack_the_script_is_told(opened, comparison_page):
     found = opened(comparison_page, before="delete window.DecompressionStream;")
     assert found.complaints == []
