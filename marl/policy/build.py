@@ -185,9 +185,8 @@ def _blank(spec: PolicySpec) -> PairScorePolicy:
     return build_network(spec).eval()
 
 
-Known = dict[
-    type[table.Column], Sequence[str]
-]  # names of the columns of each group, in a file's order
+# Names of the columns of each group, in a file's order.
+Known = dict[type[table.Column], Sequence[str]]
 
 
 class PolicyFileError(GpuYardError):
@@ -274,10 +273,7 @@ INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
     (r"prior\.forward(_to|_layer\.(inner|mean|scale))", (table.ForwardWeight,)),
     (r"prior\.suspend(_layer\.(inner|mean|scale))?", (table.SuspendWeight,)),
     (r"encoder\.gpu\.weight", (table.OfGpu,)),
-    (
-        r"encoder\.((sweeps\.0\.)?server_up|first)\.own\.weight",
-        (table.OfServer, None),
-    ),  # None: its links
+    (r"encoder\.((sweeps\.0\.)?server_up|first)\.own\.weight", (table.OfServer, None)),  # links
     (r"start\.of_pair\.weight", (table.OfPair,)),
     (r"\w+\.of_row\.weight", (table.OfJob,)),
     (r"(query|seek)\.0\.weight", (table.OfJob, table.OfContext)),

@@ -225,7 +225,11 @@ def check_setting(run: Path, setting: Mapping[str, Any], otherwise: str = ON) ->
 
 
 def setting_difference(run: Path, setting: Mapping[str, Any]) -> str | None:
-    """`KEY was A, is B`: how the training in `run` differs, if it is noted; CheckpointError."""
+    """`KEY was A, is B`: how the training in `run` differs; older ones have noted no setting.
+
+    Raises:
+        CheckpointError: what it has noted cannot be read.
+    """
     noted = _noted(run / FOLDER / SETTING)
     return None if noted is None else first_difference(noted, json.loads(json.dumps(setting)))
 

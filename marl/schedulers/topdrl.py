@@ -100,7 +100,11 @@ class TopDrlRule(_Picker):
     name = "topdrl_rule"
 
     def __init__(self, *, least_speed: float, observation: dict[str, Any]) -> None:
-        """`least_speed` is relative to compact GPUs; `observation` as a network's (TopDrlError)."""
+        """`least_speed` is relative to compact GPUs; `observation` as a network's.
+
+        Raises:
+            TopDrlError: a value is out of range.
+        """
         self._teacher = CompactTeacher(least_speed)
         self._observation = codec.ObservationSpec(**observation)
 

@@ -53,7 +53,7 @@ def attribute(owner: object, name: str) -> Any:
 
 
 def check_part(part: object, role: str, *names: str) -> None:
-    """Refuse what is no placer or sharing rule: without `place` or one of `names`; GpuYardError."""
+    """Raise a GpuYardError for what is no placer or sharing rule: it lacks `place` or a name."""
     if not callable(getattr(part, "place", None)):
         raise GpuYardError(
             f"{role} is {_shown(part)} ({called(part)}), which has no method `place`; name one of "

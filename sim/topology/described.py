@@ -259,7 +259,7 @@ SERVERS = ("shape", "count", "names", "group")
 
 
 def read_racks(top: Section, shapes: Mapping[str, Shape]) -> tuple[list[Entry], dict[str, float]]:
-    """Servers below `racks` as in the file, and uplinks of racks (Gbps); TopologyError."""
+    """Servers below `racks` as in the file, and racks' uplinks (Gbps); TopologyError if wrong."""
     entries: list[Entry] = []
     uplinks: dict[str, float] = {}
     racks: set[str] = set()
