@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_336,
+    "python_lines": 77_334,
     "python_files": 345,
     "test_lines": 43_389,
     "test_files": 213,

@@ -33,9 +33,8 @@ class _Bidding:
     starts: list[Start] = field(default_factory=list)
     needed: dict[tuple[int, ...], int] = field(default_factory=dict)  # tier a kind of job needs
     refused: dict[tuple[int, ...], int] = field(default_factory=dict)  # widest tier without room
-    patience: dict[int, tiers.Patience] = field(
-        default_factory=dict
-    )  # by gang, as the instant began
+    # By gang, as the instant began.
+    patience: dict[int, tiers.Patience] = field(default_factory=dict)
 
 
 class Dally:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sim.arrays import BoolArray
 from sim.errors import PLAIN_NAME, TraceError, check_keys, nearest, override
-from sim.text_files import Row, quoted_rows
-from sim.text_files import read_text as read_text  # also of the readers of co-location
+from sim.text_files import Row, quoted_rows, read_text
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
