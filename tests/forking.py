@@ -124,6 +124,9 @@ def serve(door: socket.socket) -> None:
         importlib.import_module("gpuyard.api.running").simulate(
             "venus_like", "headline_leaf_spine", "sjf", overrides=["workload.num_jobs=20"]
         )
+    pages = importlib.import_module("gpuyard.pages.page")
+    figure = pages.Figure("", [], {})  # Plotly's script is gzipped, and the template compiled, once
+    pages.rendered(pages.Page("", "", sections=(figure,)))
     assert "ray" not in sys.modules
     assert threading.active_count() == 1  # no other comes along, nor does a lock that it holds
     gc.freeze()  # children need not look through all of it, which would copy it

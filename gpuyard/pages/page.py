@@ -21,7 +21,7 @@ from sim.report.run_folder import PAGE_FILE, Record
 
 TEMPLATE = "page.html.j2"
 PLOTLY_JS = Path("package_data") / "plotly.min.js"
-GZIP_LEVEL = 6
+GZIP_LEVEL = 4
 SIZE_STEP = 1024.0
 PERCENT = 100.0
 
