@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,6 +41,26 @@ class Bars:
     held: IntArray  # (N,) GPUs that the job has meanwhile, on all servers
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The rows of the figure, one a GPU: those of some servers, from top to bottom."""
+
+    servers: IntArray  # (s,) ascending
+    first: IntArray  # (S,) row of each server's first GPU, where it is one of these
+    count: int
+
+    @classmethod
+    def of(cls, topology: Topology, bars: Bars) -> Self:
+        """All servers; where a GPU would be lower than a pixel those that have bars."""
+        servers = np.arange(topology.num_servers)
+        if topology.num_gpus > MOST_PX and len(bars.job) > 0:
+            servers = np.unique(topology.gpu_server[bars.first_gpu])
+        ends = np.cumsum(topology.gpus_per_server[servers])
+        first = np.zeros(topology.num_servers, dtype=np.int64)
+        first[servers[1:]] = ends[:-1]
+        return cls(servers, first, int(ends[-1]))
+
+
 def gantt_figures(run: Run) -> list[Figure]:
     """A bar a job and server; of a run with too many of them shares of servers and a part."""
     starts = int(np.count_nonzero(run.log.kind == Kind.START))
@@ -55,12 +76,12 @@ def gantt_figures(run: Run) -> list[Figure]:
 def _gantt(run: Run, bars: Bars, shown_s: tuple[float, float]) -> Figure:
     """The bars, and the axis over the time shown."""
     start_s, end_s = span_s(run)
-    unit = axis_unit_for(end_s - start_s)
+    unit, rows = axis_unit_for(end_s - start_s), Rows.of(run.topology, bars)
     low, high = ((time_s - start_s) / unit.length_s for time_s in shown_s)
     layout = {
         "xaxis": _time_axis(unit) | {"range": [low, high if high > low else low + 1.0]},
-        "yaxis": _server_axis(run.topology),
-        "shapes": _server_lines(run.topology),
+        "yaxis": _server_axis(run.topology, rows),
+        "shapes": _server_lines(run.topology, rows),
         "uniformtext": {"mode": "hide", "minsize": 9},
         "barmode": "overlay", "bargap": 0, "hovermode": "closest", "showlegend": False,
     }  # fmt: skip
@@ -68,10 +89,13 @@ def _gantt(run: Run, bars: Bars, shown_s: tuple[float, float]) -> Figure:
         "A bar is a job on GPUs of one server, as high as it has GPUs there; it carries the job's "
         "id where there is room."
     )
-    data = [*_away(run, unit), _bar_trace(run, bars, unit)]
+    idle = run.topology.num_servers - len(rows.servers)
+    if idle > 0:
+        note += f" Servers without a job are left out: {idle:,} of {len(rows.first):,}."
+    data = [*_away(run, rows, unit), _bar_trace(run, bars, rows, unit)]
     if len(data) > 1:
         note += " Grey: the server was away."
-    height_px = int(np.clip(140 + 10 * run.topology.num_gpus, LEAST_PX, MOST_PX))
+    height_px = int(np.clip(140 + 10 * rows.count, LEAST_PX, MOST_PX))
     return Figure("Jobs by server", data, layout, note, height_px, wide=True, zoom_told=True)
 
 
@@ -131,13 +155,13 @@ def bars_of(run: Run, between_s: tuple[float, float] | None = None) -> Bars:
     )
 
 
-def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
-    origin_s = span_s(run)[0]
-    height = bars.gpus / bars.tenants
-    middle = bars.first_gpu + bars.place * height + height / 2
+def _bar_trace(run: Run, bars: Bars, rows: Rows, unit: TimeUnit) -> dict[str, Any]:
+    origin_s, topology = span_s(run)[0], run.topology
+    height, server = bars.gpus / bars.tenants, topology.gpu_server[bars.first_gpu]
+    first = rows.first[server] + bars.first_gpu - topology.server_first_gpu[server]
+    middle = first + bars.place * height + height / 2
     ids = [label(run.jobs.job_id[job]) for job in bars.job.tolist()]
-    names = server_names(run.topology)
-    server = run.topology.gpu_server[bars.first_gpu]
+    names = server_names(topology)
     hovers = [
         f"{gang} GPU{'s' if gang > 1 else ''} in all, {here} here on server {label(names[at])}"
         for gang, here, at in zip(
@@ -163,12 +187,12 @@ def _bar_trace(run: Run, bars: Bars, unit: TimeUnit) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _away(run: Run, unit: TimeUnit) -> list[dict[str, Any]]:
+def _away(run: Run, rows: Rows, unit: TimeUnit) -> list[dict[str, Any]]:
     """A trace of grey bars while servers are away; none where all stay."""
     start_s, end_s = span_s(run)
-    first = run.topology.server_first_gpu
+    first = run.topology.server_first_gpu[rows.servers]
     changes = down_changes(run.log)
-    lead = first[run.topology.gpu_server[changes.gpu]] == changes.gpu  # one GPU speaks for all
+    lead = np.isin(changes.gpu, first)  # one GPU speaks for all of a server
     found = spells(changes.of(lead), end_s)
     if not found:
         return []
@@ -179,7 +203,7 @@ def _away(run: Run, unit: TimeUnit) -> list[dict[str, Any]]:
         "type": "bar", "orientation": "h", "opacity": 0.45, "marker": {"color": AWAY},
         "base": numbers((low - start_s) / unit.length_s for _, low, _ in found),
         "x": numbers((high - low) / unit.length_s for _, low, high in found),
-        "y": numbers(first[server] + size / 2), "width": numbers(size),
+        "y": numbers(rows.first[server] + size / 2), "width": numbers(size),
         "hovertext": [f"server {label(names[at])} away" for at in server.tolist()],
         "hovertemplate": "%{hovertext}<extra></extra>",
     }]  # fmt: skip
@@ -221,28 +245,27 @@ def _time_axis(unit: TimeUnit) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _server_axis(topology: Topology) -> dict[str, Any]:
+def _server_axis(topology: Topology, rows: Rows) -> dict[str, Any]:
     """GPUs from top to bottom, with the names of their servers, or of some of many."""
-    step = -(-topology.num_servers // MOST_TICKS)
-    shown = np.arange(0, topology.num_servers, step)
+    shown = rows.servers[:: -(-len(rows.servers) // MOST_TICKS)]
     names = server_names(topology)
-    middle = topology.server_first_gpu[shown] + topology.gpus_per_server[shown] / 2
+    middle = rows.first[shown] + topology.gpus_per_server[shown] / 2
     return {
         "tickvals": numbers(middle), "ticktext": [label(names[at]) for at in shown.tolist()],
-        "range": [topology.num_gpus, 0], "title": {"text": "server"}, "zeroline": False,
+        "range": [rows.count, 0], "title": {"text": "server"}, "zeroline": False,
         "showgrid": False,
     }  # fmt: skip
 
 
-def _server_lines(topology: Topology) -> list[dict[str, Any]]:
+def _server_lines(topology: Topology, rows: Rows) -> list[dict[str, Any]]:
     """Lines between servers, thicker between racks; between racks only where there are many."""
     lines = []
     rack = topology.server_rack
-    every = topology.num_servers <= 2 * MOST_TICKS
-    for server in range(1, topology.num_servers):
-        new_rack = rack[server] != rack[server - 1]
+    every = len(rows.servers) <= 2 * MOST_TICKS
+    for before, server in pairwise(rows.servers.tolist()):
+        new_rack = rack[server] != rack[before]
         if new_rack or every:
-            at = int(topology.server_first_gpu[server])
+            at = int(rows.first[server])
             lines.append({
                 "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": at, "y1": at,
                 "layer": "below", "line": {"color": AWAY, "width": 1.6 if new_rack else 0.5},

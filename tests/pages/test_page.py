@@ -118,6 +118,20 @@ def test_a_job_on_two_servers_is_two_bars_and_a_shared_gpu_is_split(hand):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("servers", "rows"), [(225, 900), (226, 8)])  # of 4 GPUs each
+def test_servers_without_jobs_are_left_out_where_a_gpu_would_be_below_a_pixel(hand, servers, rows):
+    jobs = [hand.Job(0.0, 100.0, ((0.0, 100.0, [4 * at + 1]),)) for at in (3, 190)]
+    figure = gantt_figures(hand.build_run(jobs, servers, gpus_per_server=4, partitions=1))[0]
+    axis, places = figure.layout["yaxis"], figure.data[0]["y"]
+    assert axis["range"] == [rows, 0]
+    assert ("left out: 224 of 226" in figure.note) == (rows == 8)
+    if rows == 8:
+        assert places == [1.5, 5.5] and axis["tickvals"] == [2.0, 6.0]
+        assert [line["y0"] for line in figure.layout["shapes"]] == [4]
+    else:
+        assert places == [13.5, 761.5]
+
+
 def test_a_bar_tells_the_gpus_that_an_elastic_job_holds_then(hand):
     attempts = ((0.0, 10.0, [0, 1, 2, 3]), (10.0, 20.0, [0]), (20.0, 30.0, [1, 2]))
     run = hand.build_run([hand.Job(0.0, 30.0, attempts, gpus=4)], 2, 2, 1)
