@@ -26,6 +26,7 @@ from sim.handle import ask, count
 from sim.jit import kernel
 from sim.kernel.layout import FINISHED, RUNNING, WITHDRAWN, State
 from sim.kernel.step import FULL, ILLEGAL, OVER, PAUSE
+from sim.run import Run
 from sim.simulator import Simulator
 
 MOST_SKIPPED = 3  # turns: an epoch's first turn is not the only one that is looked at
@@ -147,15 +148,38 @@ class Brancher:
                 have waited up to its horizon.
             InvalidDecision: the simulator refused an action.
         """
+        run, net = self._begun(simulator)
+        rng = np.random.default_rng(seed)
+        found = [each for each in self._turns(run, net, rng) if each is not None]
+        return joined(found) if found else None
+
+    def in_hindsight(self, simulator: Simulator, seed: int) -> Run:
+        """A fresh run played to its end by one who knows its future: a measure of what is to win.
+
+        At every turn actions drawn from `seed` are tried; what costs least up to the horizon is
+        done. If that is the run's end, no run costs more in all than the policy's own.
+
+        Raises:
+            ValueError, SimulationError, InvalidDecision: as `contrasts`.
+        """
+        run, net = self._begun(simulator)
+        rng, branch, going = np.random.default_rng(seed), run.fork(), run.next()
+        while going:
+            found, action = self._contrasts(run, branch, net, rng), int(choose(run.play, net))
+            if found is not None and found.cost_s.min() < 0:
+                action = int(found.tried[np.argmin(found.cost_s)])
+            run.act(action)
+            going = run.next()
+        return simulator.outcome("hindsight", run.decisions, np.nan, np.nan)
+
+    def _begun(self, simulator: Simulator) -> tuple[Turns, Net]:
         layout = layout_for(simulator.topology, simulator.partition_of_server, self._rules)
         net = net_of(self._policy, layout)
         if net is None:
             raise ValueError("branches are played by compiled networks: encoder=hierarchical")
         run = Turns(simulator, layout, self._rules, gathers=False)
         link(net, run.play)
-        rng = np.random.default_rng(seed)
-        found = [each for each in self._turns(run, net, rng) if each is not None]
-        return joined(found) if found else None
+        return run, net
 
     def _turns(self, run: Turns, net: Net, rng: np.random.Generator) -> Iterator[Contrasts | None]:
         last_s = float(run.simulator.jobs.submit_s.max())

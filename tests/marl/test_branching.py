@@ -14,7 +14,9 @@ from marl.env.turns import Turns
 from marl.policy.branching import Brancher, Contrasts, Sampling, cost_now, joined
 from marl.policy.build import build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
+from marl.training.episodes import play_greedily
 from marl.training.teaching import Clipping, Teaching, improved, taught
+from sim.run import Kind
 from sim.simulator import Simulator
 from sim.topology.outages import Change
 from tests.marl.worlds import RULES, SMALL, RandomJobs, loud_policy, mixed_world, plain_world
@@ -195,6 +197,17 @@ def loud() -> PairScorePolicy:
 def all_of(policy: PairScorePolicy) -> dict[str, torch.Tensor]:
     """Masks that hold nothing back."""
     return {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+
+
+def test_who_knows_the_future_never_pays_more_and_pays_less_than_chance():
+    policy = loud_policy(SMALL, 1)
+    (plain,) = play_greedily(policy, [simulator()], RULES, name="marl")
+    plain_s = plain.finish_s - plain.jobs.submit_s
+    for temperature, most in ((1.0, 0.95), (1e-9, 1.0)):  # the second tries ties alone
+        sampling = replace(SAMPLING, temperature=temperature, uniform=0.0)
+        run = Brancher(policy, RULES, sampling).in_hindsight(simulator(), seed=0)
+        assert (run.finish_s - run.jobs.submit_s).sum() <= most * plain_s.sum()
+        assert run.log.kind.tolist().count(Kind.FINISH) == len(run.jobs)
 
 
 def test_scores_move_by_what_actions_cost():
