@@ -41,9 +41,10 @@ PROGRAMS = {  # name: (module:function, what it does); without a function it is 
     "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
     "demo": ("gpuyard.demo", "The main job from end to end, small"),
 }
-GONE = {  # program of before -> what does it now
+GONE = {  # what is no program, or no longer one -> what does it
     "tune_linear_score": "learn",
     "tune_baselines": "reproduce experiment=baselines",
+    "tune": "train tune=random",
 }
 BESIDE = ("sim", "gnn", "marl", "interference")  # the packages beside this one
 HELP_OF_ONE = {"-h", "--help"}

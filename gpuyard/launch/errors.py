@@ -156,8 +156,7 @@ def refuse_unread_additions(
                 raise ConfigError(f"{override.input_line}: the key {key!r} is there; {fix}")
             own = re.compile(rf"{re.escape(key)}(\.|$)")
             known = [name for name in (*groups, *_dotted(config)) if not own.match(name)]
-            hint = " ".join(_elsewhere(key) or _suggestion(key, known)) or "Leave it out."
-            raise ConfigError(f"{override.input_line}: nothing reads the key {key!r}. {hint}")
+            raise ConfigError(f"{override.input_line}: {_nothing_reads(key, known)}")
 
 
 def refuse_unread(experiment: str, config: DictConfig, plain: DictConfig) -> None:
@@ -167,8 +166,12 @@ def refuse_unread(experiment: str, config: DictConfig, plain: DictConfig) -> Non
         if key in known or key in OPEN or key.startswith("hydra."):
             continue
         if _unread(config, key.split(".")[:-1]) and not _referred_to(config, key):
-            hint = " ".join(_elsewhere(key) or _suggestion(key, known)) or "Leave it out."
-            raise ConfigError(f"experiment={experiment}: nothing reads the key {key!r}. {hint}")
+            raise ConfigError(f"experiment={experiment}: {_nothing_reads(key, known)}")
+
+
+def _nothing_reads(key: str, known: Iterable[str]) -> str:
+    hint = _elsewhere(key) or _of_others(key, known) or _suggestion(key, known)
+    return f"nothing reads the key {key!r}. {' '.join(hint) or 'Leave it out.'}"
 
 
 def _unread(config: DictConfig, path: list[str]) -> bool:
@@ -240,10 +243,32 @@ def _hydra_lines(error: BaseException) -> list[str]:
 
 def _elsewhere(group: str) -> list[str]:
     """Which programs let a file of `group` be chosen, where this one does not and some do."""
-    files = sorted(CONF.glob("*.yaml"))
-    found = [each.stem for each in files if f"\n  - {group}:" in each.read_text(encoding="utf-8")]
-    line = f"{group} is no choice of this program; it is one of {', '.join(found)}"
-    return [line] if found else []
+    found = ", ".join(_programs_with(f"  - {group}"))
+    return [f"{group} is no choice of this program; it is one of {found}"] if found else []
+
+
+def _of_others(key: str, known: Iterable[str]) -> list[str]:
+    """Which programs have the key, or the choice that brings it, if it is in no section of ours."""
+    head = key.partition(".")[0]
+    if any(each == key or each.startswith(f"{head}.") for each in known):
+        return []
+    choosing, having = _programs_with(f"  - {head}"), ", ".join(_programs_with(head))
+    if choosing:
+        first = min(path.stem for path in (CONF / head).glob("[!_]*.yaml"))
+        tells = f"{' '.join(called(choosing[0]))} {head}={first} --help tells them"
+        return [f"keys of {head} come with a choice of it, in {', '.join(choosing)}: {tells}"]
+    return [f"{head} is a key of {having}"] if having else []
+
+
+def _programs_with(start: str) -> list[str]:
+    """Programs with a line `start:` in their file of `conf/` or in one that it is made of."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(CONF.glob("*.yaml"))}
+
+    def has(name: str) -> bool:
+        made_of = re.findall(r"^  - (\w+)$", texts[name], re.MULTILINE)
+        return f"\n{start}:" in texts[name] or any(has(each) for each in made_of if each in texts)
+
+    return [name for name in texts if has(name) and texts[name].startswith("# python scripts/")]
 
 
 def _likeness(wanted: str, key: str) -> float:
@@ -280,6 +305,7 @@ def _instead_of(key: str, known: Sequence[str]) -> list[str]:
     takes = names if len(beside) <= MOST_NAMES else "what --cfg job shows"
     return (
         _by_last_word(name, below, TAIL_LIKE_ENOUGH)
+        or _of_others(key, known)
         or _by_last_word(name, beside, LIKE_ENOUGH)
         or _choices_with(key)
         or _by_last_word(name, free, SAME_WORD if section else TAIL_LIKE_ENOUGH)

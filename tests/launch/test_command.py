@@ -67,6 +67,22 @@ def test_an_unknown_program_gets_the_nearest(tmp_path: Path):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [("tune", "no program 'tune'; did you mean train tune=random?"),
+     ("train tune.samples=3", "a choice of it, in train: gpuyard train tune=grid --help"),
+     ("train +tune.trials=3", "keys of tune come with a choice of it, in train: "),
+     ("generate_trace scheduler.x=1", "a choice of it, in learn, serve, simulate: "),
+     ("generate_trace scheduler=fifo", "it is one of learn, serve, simulate\n"),
+     ("serve window=3", "struct\n  window is a key of simulate\n"),
+     ("generate_trace gpuz=8", "struct\n  did you mean gpus?\n")],
+)  # fmt: skip
+def test_a_key_of_another_program_is_told_with_those_that_have_it(
+    tmp_path: Path, words: str, told: str
+):
+    assert told in call("-m", "gpuyard", *words.split(), folder=tmp_path).stderr
+
+
 def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
     (tmp_path / "sim.py").write_text("x = 1\n")
     done = call("-m", "gpuyard", "simulate", folder=tmp_path)
