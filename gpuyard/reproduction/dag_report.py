@@ -162,13 +162,18 @@ def reductions(rows: Sequence[Row], *, ours: str, confidence: float) -> Table:
             interval = mean_interval(by_dag[:, 0], confidence)
             table.append({
                 "family": family, "rival": rival, "problems": len(pairs), "dags": len(by_dag),
-                "mean": round(interval.centre, 4), "low": round(interval.low, 4),
-                "high": round(interval.high, 4), "worst": round(float(saved.min()), 4),
-                "best": round(float(saved.max()), 4),
+                "mean": _share(interval.centre), "low": _share(interval.low),
+                "high": _share(interval.high), "worst": _share(saved.min()),
+                "best": _share(saved.max()),
                 "mean_s_ours": round(float(np.mean([mine for mine, _ in pairs])), 4),
                 "mean_s_rival": round(float(np.mean([theirs for _, theirs in pairs])), 4),
             })  # fmt: skip
     return table
+
+
+def _share(value: float) -> float:
+    """Rounded, and never -0."""
+    return round(float(value), 4) + 0.0
 
 
 def page_tables(standing: Row, saved: Table, settings: Mapping[str, Any]) -> str:
@@ -232,10 +237,10 @@ def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> 
 def _row_text(entry: Mapping[str, Any]) -> str:
     """Without an interval where there is one problem."""
     low, high = 100 * entry["low"], 100 * entry["high"]
-    interval = "" if math.isnan(low) else f" [{low:.1f}, {high:.1f}]"
+    interval = "" if math.isnan(low) else f" [{low:z.1f}, {high:z.1f}]"
     return (
-        f"mean {100 * entry['mean']:.1f} %{interval}, worst "
-        f"{100 * entry['worst']:.1f} %, best {100 * entry['best']:.1f} %"
+        f"mean {100 * entry['mean']:z.1f} %{interval}, worst "
+        f"{100 * entry['worst']:z.1f} %, best {100 * entry['best']:z.1f} %"
     )
 
 

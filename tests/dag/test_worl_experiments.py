@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gpuyard.pages.page import sections_of
+from gpuyard.reproduction.dag_report import page_tables, reductions
 from marl.env.plan_env import PlacementNetwork, save_plan_policy
 from sim.errors import override
 from tests.forking import run_program
@@ -179,3 +180,16 @@ def test_small(tmp_path):
     time_s = table["workflow_time_mean_s"]
     expected = 1 - time_s["worl_online"] / time_s["sjf+compact_wait"]
     assert saved["sjf+compact_wait"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_is_almost_level_is_not_told_as_minus_nothing():
+    times_s = {"ours": 100.0004, "heft": 100.0}
+    rows = [{"problem": "p", "dag": "d", "family": "f", "method": name, "makespan_s": time_s}
+            for name, time_s in times_s.items()]  # fmt: skip
+    assert "-0.0" not in str(reductions(rows, ours="ours", confidence=0.95))
+    saved = {"rival": "heft", "low": -0.0004, "high": 0.0, "mean": -0.0002, "worst": -0.0004,
+             "best": -0.0001}  # fmt: skip
+    settings = {"ours": "ours", "methods": ["heft"], "learned": []}
+    assert "| 0.0 % [0.0, 0.0], worst 0.0 %, best 0.0 % |" in page_tables(
+        {"heft": 1.0}, [saved], settings
+    )
