@@ -12,6 +12,7 @@ from pathlib import Path
 from sim.errors import GpuYardError, TraceError
 
 GZIP_MAGIC = b"\x1f\x8b"
+AT_LINE = ", line "
 
 Row = tuple[list[str], int]  # fields and the line they start at
 
@@ -20,8 +21,11 @@ def read_text(
     path: str,
     error: type[GpuYardError] = TraceError,
     fix: str = "set workload.path to a trace file",
+    at: str = AT_LINE,
 ) -> str:
     """The whole UTF-8 text of a plain or gzip file; `fix` is for a file that cannot be opened.
+
+    `at` stands between the file and the number of a line.
 
     Raises:
         GpuYardError: as `error`, naming file and line, if it cannot be read, unpacked or decoded,
@@ -44,23 +48,30 @@ def read_text(
     except UnicodeDecodeError as cause:
         line = data.count(b"\n", 0, cause.start) + 1
         raise error(
-            f"{path}, line {line}: byte 0x{data[cause.start]:02x} is not UTF-8 text; save the file "
+            f"{path}{at}{line}: byte 0x{data[cause.start]:02x} is not UTF-8 text; save the file "
             f"in the encoding UTF-8"
         ) from cause
     nul = text.find("\0")
     if nul >= 0:
         line = text.count("\n", 0, nul) + 1
         raise error(
-            f"{path}, line {line}: a NUL byte stands where text should be (is it UTF-16, or a "
+            f"{path}{at}{line}: a NUL byte stands where text should be (is it UTF-16, or a "
             f"binary file?); save the file in the encoding UTF-8"
         )
     return text
 
 
 def quoted_rows(
-    text: str, path: str, error: type[GpuYardError] = TraceError, delimiter: str = ","
+    text: str,
+    path: str,
+    error: type[GpuYardError] = TraceError,
+    delimiter: str = ",",
+    at: str = AT_LINE,
 ) -> Iterator[Row]:
-    """Rows of CSV text whose fields may be in quotes; blank lines are left out."""
+    """Rows of CSV text whose fields may be in quotes; blank lines are left out.
+
+    `at` as for `read_text`.
+    """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     start = 1
     try:
@@ -70,7 +81,7 @@ def quoted_rows(
             start = reader.line_num + 1
     except csv.Error as cause:
         raise error(
-            f"{path}, line {start}: the row cannot be split into fields ({cause}); check its "
+            f"{path}{at}{start}: the row cannot be split into fields ({cause}); check its "
             f"quotation marks"
         ) from cause
 

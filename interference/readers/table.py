@@ -150,8 +150,8 @@ def _check_is_file(path: Path) -> None:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """First line and stripped fields of each row; blank lines are left out."""
-    text = read_text(str(path), PhysicsError, fix="check that you may read it")
-    for cells, line in quoted_rows(text, str(path), PhysicsError):
+    text = read_text(str(path), PhysicsError, fix="check that you may read it", at=":")
+    for cells, line in quoted_rows(text, str(path), PhysicsError, at=":"):
         yield line, [cell.strip() for cell in cells]
 
 

@@ -145,7 +145,7 @@ def test_own_rows(tmp_path):
         ("A/8,B/4,0.5", "A/8,C/1,0.5", r"csv:3: group is 0; a group is one measurement"),
         ("B/4,A/8,0.75", "A/8,B/4,0.7", r"csv:3: victim is 'A/8'; .*csv:2 has it too; keep one"),
         ("0.9,1", "0.9", r"csv:6: the row has 7 fields, the header 8; complete the row"),
-        ("mine,t4,mig", '"mine,t4,mig', r"csv, line 6: .*; check its quotation marks"),
+        ("mine,t4,mig", '"mine,t4,mig', r"csv:6: .*; check its quotation marks"),
         ("0.6", "60", r"profiles.csv:2: gpu_util is 60.0; utilisation is in percent; give 0..1"),
         ("B/4,B,4", "A/8,B,4", r"profiles.csv:3: profile is 'A/8'; .*profiles.csv:2 has it too"),
         ("B/4,B,4", "B/4,B,x", r"profiles.csv:3: batch is 'x'; expected a number"),
