@@ -45,6 +45,11 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
+def amount(number: int, noun: str) -> str:
+    """`1 agent`, `1,200 agents`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 RULES: dict[str, Callable[[float], bool]] = {  # of a number, as messages word them
     "above 0": lambda x: x > 0,
     "from -100 to below 0": lambda x: -100 <= x < 0,  # noqa: PLR2004

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import BinaryIO
 
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, amount
 
 
 class ReportError(GpuYardError):
@@ -196,8 +196,9 @@ def check_distinct(rows: Sequence[ComparisonRow]) -> None:
         if row.labels in seen:
             raise ReportError(
                 f"two rows of scheduler {row.labels.scheduler} on {row.labels.topology}, "
-                f"{row.labels.workload}, load {row.labels.load}, {row.labels.agents} agents, "
-                f"seed {row.labels.seed}, window {row.labels.window}; pass each result once"
+                f"{row.labels.workload}, load {row.labels.load}, "
+                f"{amount(row.labels.agents, 'agent')}, seed {row.labels.seed}, window "
+                f"{row.labels.window}; pass each result once"
             )
         seen.add(row.labels)
 

@@ -25,6 +25,7 @@ from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
 from sim.arrays import FloatArray
+from sim.errors import amount
 from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv, with_swept
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
@@ -263,7 +264,7 @@ def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
 def _setting(labels: Labels) -> tuple[str, ...]:
     """What tells apart the curves of one scheduler."""
     load = "load as it is" if labels.load is None else f"load {labels.load:g}"
-    agents = f"{labels.agents} agent" + ("s" if labels.agents > 1 else "")
+    agents = amount(labels.agents, "agent")
     return labels.topology, labels.workload, load, agents, labels.physics, labels.part or WHOLE
 
 
@@ -386,4 +387,5 @@ def main(cfg: DictConfig) -> None:
             more=[section for each in seen for section in each.sections],
         )  # fmt: skip
     table_console().print(tables)
-    print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")
+    told = f"{amount(len(rows), 'run')} from {amount(len(results), 'folder')}"
+    print(f"{told}; results in {launch.folder}")

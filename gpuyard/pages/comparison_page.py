@@ -34,6 +34,7 @@ from gpuyard.pages.sections import (
     use_figure,
 )
 from sim.arrays import FloatArray
+from sim.errors import amount
 from sim.files import LABEL_COLUMNS, ComparisonRow, physics_words, read_comparison_csv, with_windows
 from sim.report.comparison_report import (
     LinePoint,
@@ -240,8 +241,7 @@ def _shared_physics(rows: Sequence[ComparisonRow]) -> list[str]:
 
 def _title(settings: Sequence[Setting], record: Record) -> str:
     schedulers = len({each.scheduler for setting in settings for each in setting.standings})
-    words = "schedulers" if schedulers != 1 else "scheduler"
-    return f"{_capital(record.program)}: {schedulers} {words}"
+    return f"{_capital(record.program)}: {amount(schedulers, 'scheduler')}"
 
 
 def _capital(text: str) -> str:
@@ -250,8 +250,8 @@ def _capital(text: str) -> str:
 
 def _subtitle(settings: Sequence[Setting], rows: Sequence[ComparisonRow]) -> str:
     if len(settings) == 1:
-        return f"{settings[0].title}; {len(rows):,} runs"
-    return f"{len(settings)} settings; {len(rows):,} runs"
+        return f"{settings[0].title}; {amount(len(rows), 'run')}"
+    return f"{len(settings)} settings; {amount(len(rows), 'run')}"
 
 
 BAND = 0.13  # opacity of an interval

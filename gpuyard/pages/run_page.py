@@ -10,6 +10,7 @@ from gpuyard.pages.gantt import gantt_figures, span_text
 from gpuyard.pages.page import Cell, Figure, Page, Slider, Table, facts_of, label, percents
 from gpuyard.pages.sections import jct_figure, metrics_table, number_cell, use_figure
 from sim.arrays import FloatArray, IntArray
+from sim.errors import amount
 from sim.files import physics_words
 from sim.report.gpu_use import frac_by_server
 from sim.report.job_times import counted, jct_s
@@ -55,9 +56,9 @@ def run_page(
     return Page(
         title=f"{name}{workload}",
         subtitle=(
-            f"{topology.name}: {_count(topology.num_gpus, 'GPU')} in "
-            f"{_count(topology.num_servers, 'server')} in {_count(topology.num_racks, 'rack')}; "
-            f"{_count(len(run.jobs), 'job')}"
+            f"{topology.name}: {amount(topology.num_gpus, 'GPU')} in "
+            f"{amount(topology.num_servers, 'server')} in {amount(topology.num_racks, 'rack')}; "
+            f"{amount(len(run.jobs), 'job')}"
         ),
         tiles=_tiles(metrics),
         facts=facts_of(record),
@@ -89,10 +90,6 @@ def _time(time_s: float) -> str:
     unit = axis_unit_for(time_s)
     value = time_s / unit.length_s
     return f"{value:,.0f} {unit.name}" if value >= 1000.0 else f"{value:.3g} {unit.name}"  # noqa: PLR2004
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 NOTE_OF_WAITS = (

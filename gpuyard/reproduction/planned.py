@@ -28,7 +28,7 @@ from gpuyard.reproduction.node import (
     run_config,
 )
 from marl.policy import SHIPPED, policy_folder
-from sim.errors import override
+from sim.errors import amount, override
 from sim.files import Labels
 from sim.report.headline import PICKED_ROLES
 
@@ -297,7 +297,7 @@ def _setting(config: Mapping[str, Any]) -> tuple[str, ...]:
         str(config["topology"]["name"]),
         str(config["workload"]["name"]),
         "load as it is" if load is None else f"load {load:g}",
-        f"{config['agents']['count']} agents",
+        amount(config["agents"]["count"], "agent"),
         f"seed {config['seed']}",
     )
 

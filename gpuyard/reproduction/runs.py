@@ -30,7 +30,7 @@ from gpuyard.launch.terminal import RunCount
 from gpuyard.pages.comparison_page import CURVES
 from gpuyard.pages.page import numbers
 from gpuyard.reproduction.planned import Planned
-from sim.errors import GpuYardError, override
+from sim.errors import GpuYardError, amount, override
 from sim.files import FIRST_ROLES, ComparisonRow, Labels, write_atomically
 from sim.report.significance import Ranking
 
@@ -201,14 +201,14 @@ def run_all(
     """`run_missing`; GpuYardError: some run failed."""
     rows, failures = run_missing(planned, folder, jobs=jobs, play=play)
     if failures:
-        raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
+        raise GpuYardError(f"{amount(len(failures), 'run')} failed; the first:\n{failures[0]}")
     return [row for row in rows if row is not None]
 
 
 def _failure_text(run: Planned, error: str) -> str:
     """A failure in words, which the log has in short."""
     task, counted = run.task, run.task.contender.agents
-    agents = "" if counted is None else f"{counted} agents, "
+    agents = "" if counted is None else f"{amount(counted, 'agent')}, "
     where = f"{task.contender.place}, {agents}{run.cell}, {task.part} window {task.window}"
     log.error("failed: %s: %s", where, error.strip().splitlines()[-1])
     return f"{where}\n{error}"
@@ -300,7 +300,7 @@ def _settings(done: Iterable[tuple[Planned, ComparisonRow]]) -> Curves:
     for planned, row in rows:
         here, alone = counts[planned.cell], row.labels.role == "global_queue"
         for agents in here if alone else [row.labels.agents]:
-            title = f"{planned.cell}, {agents} agents" if len(here) > 1 else planned.cell
+            title = f"{planned.cell}, {amount(agents, 'agent')}" if len(here) > 1 else planned.cell
             name = row.labels.scheduler + (", one queue" if alone else "")
             found.setdefault(title, {}).setdefault(name, []).append((planned, row))
     return found

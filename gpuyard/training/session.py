@@ -63,7 +63,7 @@ from marl.rllib.trainer import Iteration, Trainer, maker_of
 from marl.schedulers.marl import MarlScheduler
 from marl.training.episodes import RuleTeacher, greedy, imitate, play, validation_jct_s
 from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, amount
 from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.run_folder import Record, write_run
 from sim.report.summary import summarise
@@ -359,7 +359,7 @@ def train(launch: Launch) -> Path:
         if error.errno not in FULL:
             raise
         raise full_disk(error, run.folder, launch.record) from error
-    mean = f"geometric mean over {run.config['validation_windows']} windows"
+    mean = f"geometric mean over {amount(run.config['validation_windows'], 'window')}"
     print(f"best validation JCT {jct_text(run.best_s)} ({mean}); policy in {run.folder / 'policy'}")
     return run.folder / "policy"
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sim.errors import nearest
+from sim.errors import amount, nearest
 from sim.files import ComparisonRow, Labels, ReportError, apart_from_swept, check_distinct
 from sim.report.job_times import Interval, clustered_mean_interval, log_ratios, mean_interval
 from sim.report.summary import HEADLINE_KEYS, LEFT_KEYS
@@ -184,7 +184,7 @@ def setting_title(key: Key) -> str:
     """A setting in words."""
     topology, workload, load, agents, physics = key
     at = "" if load is None else f" at load {load:g}"
-    return f"{topology}, {workload}{at}, {agents} agent{'s' * (agents != 1)}, {physics}"
+    return f"{topology}, {workload}{at}, {amount(agents, 'agent')}, {physics}"
 
 
 def _setting(

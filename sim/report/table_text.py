@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from sim.errors import amount
 from sim.files import write_atomically
 from sim.report.job_times import Interval, most_coverage, percent
 from sim.report.standings import Setting, Standing
@@ -172,7 +173,7 @@ def _windows(setting: Setting, confidence: float) -> str:
     """What the windows of the setting are, where several may come from one stretch of time."""
     if setting.stretches is None:
         return ""
-    windows = "1 window" if setting.windows == 1 else f"{setting.windows} windows"
+    windows = amount(setting.windows, "window")
     stretches = "1 stretch" if setting.stretches == 1 else f"{setting.stretches} stretches"
     return f", {windows} of {stretches}{mark(setting.stretches, confidence)}"
 

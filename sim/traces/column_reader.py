@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects, plain_number
-from sim.errors import TraceError
+from sim.errors import TraceError, amount
 from sim.text_files import NO_TIME, clock_s, moment, since_1970_s, wall_clock
 from sim.traces.text_table import Columns, GivenColumns, TextTable, checked_columns, read_text_table
 from sim.traces.trace import Trace, take
@@ -323,8 +323,8 @@ class ColumnReader:
             if self.strict:
                 raise TraceError(f"{message} (or skip such rows with workload.strict=false)")
             log.warning(
-                "%d rows skipped, the first: %s; by rule: %s",
-                int(bad.sum()), message, self._by_rule(),
+                "%s skipped, the first: %s; by rule: %s",
+                amount(int(bad.sum()), "row"), message, self._by_rule(),
             )  # fmt: skip
         return np.logical_not(bad)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sim.arrays import BoolArray
-from sim.errors import PLAIN_NAME, TraceError, check_keys, nearest, override
+from sim.errors import PLAIN_NAME, TraceError, amount, check_keys, nearest, override
 from sim.text_files import Row, quoted_rows, read_text
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
@@ -197,7 +197,7 @@ def read_text_table(
             f"{path}: no row has the {len(names)} fields of the header; {got.first_broken}"
         )
     if got.broken:
-        log.warning("%d rows skipped, the first: %s", got.broken, got.first_broken)
+        log.warning("%s skipped, the first: %s", amount(got.broken, "row"), got.first_broken)
     shown = {key: " + ".join([one] if isinstance(one, str) else one) for key, one in chosen.items()}
     read = {at for group in place.values() for at in group}
     unread = [name for at, name in enumerate(names) if at not in read]

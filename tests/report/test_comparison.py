@@ -73,8 +73,8 @@ def test_rows_read_back_equal(tmp_path_factory, rows):
 
 
 def test_the_same_result_twice_and_an_unknown_role_are_refused(make):
-    with pytest.raises(files.ReportError, match="two rows of scheduler fifo"):
-        files.check_distinct([make.row(jct_h=1), make.row(jct_h=2)])
+    with pytest.raises(files.ReportError, match=r"two rows of scheduler fifo.*, 1 agent, seed"):
+        files.check_distinct([make.row(jct_h=1, agents=1), make.row(jct_h=2, agents=1)])
     with pytest.raises(files.ReportError, match="role is 'baseline'; use one of ours, composite"):
         make.labels(role="baseline")
 

@@ -192,7 +192,7 @@ def test_lenient_reading_skips_counts_and_logs(file: Path, caplog) -> None:
     assert list(trace.job_id) == ["a", "e"]
     assert trace.submit_s.tolist() == [0.0, 3.0]
     assert (notes.rows, notes.skipped) == (6, 4)
-    assert "1 rows skipped" in caplog.text
+    assert "1 row skipped" in caplog.text
     assert "3 rows skipped" in caplog.text
 
 
@@ -295,7 +295,7 @@ def test_a_half_line(name: str, tmp_path: Path, caplog) -> None:
     if len(rows) - header > 1:
         with caplog.at_level(logging.WARNING):
             loaded(name, tmp_path, half, strict=False)
-        assert "1 rows skipped, the first: " in caplog.text
+        assert "1 row skipped, the first: " in caplog.text
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if SPOTS[name][0] != "-"])

@@ -152,7 +152,7 @@ def check_skipped(name: str, folder: Path, content: bytes, caplog) -> None:
             return
     check_valid(trace)
     assert (notes.skipped, notes.rows) == (1, len(rows) - header)
-    assert re.search(r"1 rows skipped, the first: .*; by rule: 1 x ", caplog.text)
+    assert re.search(r"1 row skipped, the first: .*; by rule: 1 x ", caplog.text)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
