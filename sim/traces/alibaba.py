@@ -27,7 +27,7 @@ from sim.jobs import (
 )
 from sim.traces.column_reader import BLANKS, ColumnReader, TableReader
 from sim.traces.setting import check_count
-from sim.traces.text_table import Columns, check_either, checked_columns, read_text_table
+from sim.traces.text_table import Columns, check_either, checked_columns, read_text_table, with_gpus
 from sim.traces.trace import Trace, on_a_cycle, starts
 
 log = logging.getLogger(__name__)
@@ -172,8 +172,8 @@ class AlibabaOpenb(TableReader):
 
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         table = super()._rows(path, wanted, strict).table
-        none = np.array([plain_number(text) == 0 for text in table.columns["num_gpu"]], np.bool_)
-        return ColumnReader(table.only(~none), strict, {"use no GPU": int(none.sum())})
+        table, none = with_gpus(table, map(plain_number, table.columns["num_gpu"]))
+        return ColumnReader(table, strict, none)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         gpus = reader.gangs("num_gpu")
@@ -290,6 +290,12 @@ class AlibabaPai(TableReader):
                 "the tasks; set workload.reader.job_table too"
             )
 
+    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
+        table = super()._rows(path, wanted, strict).table
+        plans = ("0" if text.lower() in BLANKS else text for text in table.columns["plan_gpu"])
+        table, none = with_gpus(table, map(plain_number, plans))
+        return ColumnReader(table, strict, none)
+
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         return _pai_trace(reader, self._jobs_of(reader), name, tagged=self.tag_table is not None)
 
@@ -316,7 +322,6 @@ def _pai_trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str, *, tagge
     reader.flag("end_time", end_s < start_s, "is before start_time")
     percent, instances = _demand(reader)
     reader.gangs_from("plan_gpu", "inst_num")
-    reader.leave_out(percent == 0, "use no GPU")
     reader.leave_out(states == UNFINISHED, "had not ended")
     reader.leave_out(np.isnan(end_s - start_s), "have no start or no end")
     submitted_s = np.array([job.submit_s for job in jobs], dtype=np.float64)

@@ -199,15 +199,15 @@ class ColumnReader:
         at_s = [0.0 if each is None else since_1970_s(each) for each in found]
         return np.where(given, np.array(at_s, dtype=np.float64), np.nan)
 
-    def gangs(self, key: str, *, least: int = 1) -> IntArray:
-        """(N,) whole numbers of GPUs from `least`."""
+    def gangs(self, key: str) -> IntArray:
+        """(N,) whole numbers of GPUs from 1."""
         self.gangs_from(key)
         values = self._numbers(key, self._given(key, False))
         self.flag(key, (values > 0) & (values != np.floor(values)),
                   "is a fraction of GPUs; whole GPUs only, round requests up")  # fmt: skip
-        self.flag(key, values < least, f"is below {least}; leave out jobs that use no GPU")
+        self.flag(key, values < 1, "is below 1; leave out jobs that use no GPU")
         self.flag(key, values > LARGEST_GANG, "is no plausible number of GPUs; check the column")
-        return np.clip(values, least, 2**31).astype(np.int64)
+        return np.clip(values, 1, 2**31).astype(np.int64)
 
     def gangs_from(self, *keys: str) -> None:
         """Note the columns that tell how many GPUs a job has, for messages."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, plain_number
 from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
 from sim.times import HOUR_S
@@ -27,6 +27,7 @@ from sim.traces.text_table import (
     TextTable,
     checked_columns,
     read_text_table,
+    with_gpus,
 )
 from sim.traces.trace import Trace
 
@@ -55,17 +56,17 @@ class HeliosLog(TableReader):
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         times = ("duration",) if "duration" in wanted else ("start_time", "end_time")
         checked_columns(wanted, required=times, optional=(*self.required, *self.optional))
-        return super()._rows(path, wanted, strict)
+        table = super()._rows(path, wanted, strict).table
+        table, none = with_gpus(table, map(plain_number, table.columns["gpu_num"]))
+        return ColumnReader(table, strict, none)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         job_id = reader.names("job_id")
-        gpus = reader.gangs("gpu_num", least=0)
+        num_gpus = reader.gangs("gpu_num")
         outcome = reader.choices("state", HELIOS_STATES, first_word=True)
         duration_s, queue_s = _run_and_queue(reader, outcome)
         reader.leave_out(np.isnan(duration_s), "have no run time")
         cpus = reader.amounts("cpu_num", blank=0.0)
-        reader.leave_out(gpus == 0, "use no GPU")
-        num_gpus = np.maximum(gpus, 1)
         never = (outcome == CANCELLED) & (duration_s == 0)
         return Trace(
             name=name,
@@ -304,12 +305,14 @@ class AlibabaLingjun:
         wanted = checked_columns(
             ours, required=JOB_REQUIRED, optional=(*JOB_OPTIONAL, *WORKER_COLUMNS)
         )
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict), strict)
+        table = read_text_table(path, wanted, strict=strict)
         workers = self._worker_table or str(Path(path).expanduser().with_name("worker.csv"))
         theirs = {key: one for key, one in columns.items() if key in WORKER_COLUMNS}
         gpus_of = read_workers(workers, theirs, strict)
-        gpus = np.array([gpus_of.get(job, 0) for job in reader.raw("job_name")], dtype=np.int64)
-        reader.leave_out(gpus == 0, "have no worker with a GPU")
+        every = [gpus_of.get(job, 0) for job in table.columns["job_name"]]
+        table, none = with_gpus(table, every, "have no worker with a GPU")
+        reader = ColumnReader(table, strict, none)
+        gpus = np.array([number for number in every if number], dtype=np.int64)
         told = f"by column '{theirs['worker_resources']}' of {workers}"
         trace = replace(_trace(reader, gpus, name), gang_from=told)
         return reader.finish(trace)
@@ -334,7 +337,7 @@ def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:
         name=name,
         job_id=reader.names("job_name"),
         submit_s=submit_s,
-        num_gpus=np.maximum(gpus, 1),
+        num_gpus=gpus,
         duration_s=np.maximum(np.nan_to_num(end_s - running_s), 0.0),
         user=reader.texts("user"),
         vc=reader.texts("vc"),

@@ -2,8 +2,10 @@
 
 import logging
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from sim.arrays import BoolArray
 from sim.errors import PLAIN_NAME, TraceError, amount, check_keys, nearest, override
@@ -146,6 +148,17 @@ class TextTable:
             lines=[self.lines[row] for row in rows],
             rows=self.rows - (len(self.lines) - len(rows)),
         )
+
+
+def with_gpus(
+    table: TextTable, gpus: Iterable[float | None], reason: str = "use no GPU"
+) -> tuple[TextTable, dict[str, int]]:
+    """The rows of other than 0 `gpus`, and how many are left out, before other columns are read.
+
+    None, of a text that is no number, stays: whoever reads the column names it.
+    """
+    none = np.array([number == 0 for number in gpus], dtype=np.bool_)
+    return table.only(~none), {reason: int(none.sum())}
 
 
 @dataclass

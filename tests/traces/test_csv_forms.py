@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sim.errors import TraceError
 from sim.traces.csv_reader import CsvReader
-from tests.traces.trace_samples import HEADER, SAMPLES, preset, refusal, setting
+from tests.traces.trace_samples import HEADER, SAMPLES, loaded, preset, refusal, setting
 
 
 def read(path: Path, text: str, *, more: dict[str, str] | None = None, **forms: str):
@@ -24,6 +24,32 @@ def read(path: Path, text: str, *, more: dict[str, str] | None = None, **forms: 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "jobs.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "unclear"),
+    [("helios_log", "0,4,1,COMPLETED,2020", "0,many,1,Done,1.4.2020", "some,4,1,COMPLETED,2020"),
+     ("acme", "0,4,50,Other,COMPLETED", "0,many,50,Other,Done", "some,4,50,Other,COMPLETED"),
+     ("alibaba_pai", "2.0,Terminated,1000.0,1600.0,400.0,10.0,,", "2.5,Done,then,2,many,10.0,,",
+      "2.0,Terminated,1000.0,1600.0,400.0,10.0,some,"),
+     ("alibaba_openb", "4000,1024,0,0,,BE", "many,1024,0,0,,X", "4000,1024,some,0,,BE")],
+)  # fmt: skip
+def test_of_a_job_without_gpus_nothing_but_their_number_is_read(
+    tmp_path: Path, name: str, good: str, bad: str, unclear: str
+) -> None:
+    text = SAMPLES[name].text
+    trace, notes = loaded(name, tmp_path, text.encode())
+    other, said = loaded(name, tmp_path, text.replace(good, bad).encode())
+    assert list(other.job_id) == list(trace.job_id) and said == notes
+    with refusal("gpu.*: 'some' is not a number"):
+        loaded(name, tmp_path, text.replace(good, unclear).encode())
+
+
+def test_of_a_job_whose_workers_have_no_gpu_nothing_is_read(tmp_path: Path) -> None:
+    text = SAMPLES["alibaba_lingjun"].text
+    notes = loaded("alibaba_lingjun", tmp_path, text.encode())[1]
+    bad = text.replace("5,dlc5,Succeeded,2023/7/15 02:30", "5,dlc5,Done,15.7.2023")
+    assert loaded("alibaba_lingjun", tmp_path, bad.encode())[1] == notes
 
 
 @pytest.mark.parametrize("word", ["semicolon", ";"])
