@@ -42,12 +42,14 @@ PARTS, ONCE, WORDS = "parts", "made_by.json", "words.json"
 def run_once(folder: Path, words: Sequence[str], *more: str) -> None:
     """Run one of our programs in a process and a folder of its own, unless it ended there before.
 
-    Other `words` (as behind `gpuyard`) are another run; `more` say only how to go on. GpuYardError:
-    it ended with another status than 0.
+    Other `words` (as behind `gpuyard`) are another run; `more` say only how to go on with what the
+    same words left there. GpuYardError: it ended with another status than 0.
     """
     done, text = folder / ONCE, json.dumps(list(words))
     if done.is_file() and done.read_text("utf-8") == text:
         return
+    if more:
+        begin_training(folder, words)
     done.unlink(missing_ok=True)
     log.info("%s in %s", " ".join(words), folder)
     status = run_program([*words, *more, override("hydra.run.dir", folder)])

@@ -1,15 +1,18 @@
 """`reproduce.py` with the experiments that train, or that set arms beside each other."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 import torch
 
+from gpuyard.reproduction import runs
 from marl.env.layout import WORKER, CodecRules
 from marl.policy.build import build_policy, save_policy
 from marl.topdrl.codec import NetworkSpec, ObservationSpec
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
+from sim.errors import GpuYardError
 from tests.marl.worlds import SMALL
 
 QUICK = ("debug=quick", "workload.num_jobs=40")
@@ -78,6 +81,24 @@ def test_what_is_not_there_is_trained_once(done):
     written = stamps(first, "trained/agents/learning_curve.csv")
     done(*PAPER)
     assert stamps(first, "trained/agents/learning_curve.csv") == written
+
+
+def test_what_other_words_left_is_begun_anew_and_an_interrupted_training_goes_on(
+    tmp_path, monkeypatch, caplog
+):
+    folder, found, statuses = tmp_path / "agents", [], [1, 1, 0, 0]
+
+    def program(words):
+        found.append((words[1], (folder / "checkpoint").exists()))
+        (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
+        return statuses.pop(0)
+
+    monkeypatch.setattr(runs, "run_program", program)
+    for words in ("a", "a", "a", "a", "b"):
+        with contextlib.suppress(GpuYardError):
+            runs.run_once(folder, ["train", words], "resume=auto")
+    assert found == [("a", False), ("a", True), ("a", True), ("b", False)]
+    assert caplog.text.count(f"{folder} was trained by other words; it is dropped") == 1
 
 
 def test_a_policy_without_its_keys_is_one_message(start, policies):
