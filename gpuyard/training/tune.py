@@ -20,6 +20,7 @@ from gpuyard.training.setting import AUTO
 from marl.rllib.cluster import connect
 from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import RaySpec, TrainingError
+from sim.errors import override
 from sim.files import csv_text, write_atomically
 from sim.report.table_text import TableText, rich_tables
 
@@ -33,12 +34,12 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     """Search, write tune.csv, print the table and the best values.
 
     Raises:
-        ConfigError: a key of the space is none of the configuration.
+        ConfigError: a key of the space is none of the configuration, or `resume` names a folder.
         TrainingError: a trial failed.
         KeyboardInterrupt: the search was interrupted; Tune keeps that to itself.
     """
     spec: SearchSpec = launch.build("tune")
-    _check_keys(spec, cfg)
+    _check(spec, cfg)
     ray: RaySpec = launch.build("ray")
     connect(ray, trials=spec.max_concurrent or 1)
     launch.begin()
@@ -99,8 +100,11 @@ def _tell(run: Training, iteration: int, judged: float | None) -> None:
         report(iteration, run.best_s)
 
 
-def _check_keys(spec: SearchSpec, cfg: DictConfig) -> None:
-    """Raise ConfigError if the search sets what nobody reads."""
+def _check(spec: SearchSpec, cfg: DictConfig) -> None:
+    """Raise ConfigError if the search sets what nobody reads, or is to go on with another one."""
+    if cfg["resume"] not in {None, AUTO}:
+        folder = override("hydra.run.dir", cfg["resume"])
+        raise ConfigError(f"a search goes on in its own folder: use resume={AUTO} {folder}")
     for key in spec.keys:
         parent, _, name = key.rpartition(".")
         around = OmegaConf.select(cfg, parent) if parent else cfg
@@ -112,6 +116,8 @@ def _check_keys(spec: SearchSpec, cfg: DictConfig) -> None:
                 f"tune.space has the key {key}, which the configuration has not"
                 + (f"; did you mean {hint}?" if hint else "")
             )
+        if isinstance(around[name], DictConfig):
+            raise ConfigError(f"tune.space has the key {key}, a section; name a key of it")
 
 
 def _overrides(values: Any) -> list[str]:

@@ -1,5 +1,6 @@
 """Hyper-parameter search by Ray Tune: trials of one function, judged by one number, lower first."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -43,6 +44,9 @@ class SearchSpec:
             raise SearchError("tune.space is empty; give it at least one {key, type, ...}")
         for place, entry in enumerate(self.space):
             _check(f"tune.space[{place}]", entry)
+        for key, count in Counter(self.keys).items():
+            if count > 1:
+                raise SearchError(f"tune.space has the key {key} {count} times; keep one")
         least = {"samples": 1, "max_concurrent": 1, "grace_iterations": 1, "reduction_factor": 2}
         for name, lowest in least.items():
             value = getattr(self, name)
@@ -73,6 +77,8 @@ def _check(place: str, entry: object) -> None:
         if not (numbers and low < high < inf and (low > 0 or entry["type"] != "loguniform")):
             raise SearchError(f"{place}: low is {low!r}, high {high!r}; low must be smaller, of a "
                               "loguniform positive")  # fmt: skip
+        if entry["type"] == "randint" and not (isinstance(low, int) and isinstance(high, int)):
+            raise SearchError(f"{place}: low is {low!r}, high {high!r}; randint takes whole ones")
     elif not isinstance(entry["values"], list) or not entry["values"]:
         raise SearchError(f"{place}.values is {entry['values']!r}; it must be a list of values")
 

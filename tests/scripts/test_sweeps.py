@@ -274,6 +274,7 @@ def spec(*space: object, **given: object) -> SearchSpec:
         ({"key": "x", "type": "loguniform", "low": 0, "high": 1}, "loguniform positive"),
         ({"key": "x", "type": "uniform", "low": 0, "high": math.inf}, "low is 0, high inf"),
         ({"key": "x", "type": ["grid"], "values": [1]}, "one of grid, choice"),
+        ({"key": "x", "type": "randint", "low": 0.5, "high": 2}, "randint takes whole ones"),
     ],
 )
 def test_a_space_that_cannot_be_searched_is_told(entry: dict, told: str):
@@ -285,6 +286,23 @@ def test_a_space_that_cannot_be_searched_is_told(entry: dict, told: str):
 def test_a_number_that_is_too_small_is_told(key: str):
     with pytest.raises(SearchError, match=rf"tune\.{key} is 0"):
         spec({"key": "seed", "type": "grid", "values": [1]}, **{key: 0})
+
+
+def test_a_key_that_would_be_searched_twice_is_told():
+    entry = {"key": "seed", "type": "grid", "values": [1]}
+    with pytest.raises(SearchError, match="space has the key seed 2 times; keep one"):
+        spec(entry, entry)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(("resume=earlier",), "goes on in its own folder: use resume=auto hydra.run.dir=earlier"),
+     (("tune.space=[{key: algo, type: grid, values: [1]}]",), "key algo, a section; name a key")],
+)  # fmt: skip
+def test_a_search_that_cannot_go_on_or_sets_a_section_is_told(
+    start: Callable, words: tuple[str, ...], told: str
+):
+    start("train", *TINY, "tune=grid", *words).failed_with(told)
 
 
 @pytest.mark.slow
