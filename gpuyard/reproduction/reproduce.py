@@ -41,7 +41,7 @@ from gpuyard.reproduction.runs import (
     write_drawn,
     write_frame,
 )
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, amount
 from sim.files import ComparisonRow, write_atomically
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.comparison_report import write_comparison
@@ -119,10 +119,9 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = lambda cell: c
         GpuYardError: runs failed and `failed` is not "skip".
     """
     config, failed = launch.config, launch.config["failed"]
-    check_choice(config, "failed", FAILED)  # before cells are composed, which takes seconds
-    check_count("most_cells", config["most_cells"], null=True)
-    processes_of(config["jobs"], 1)
-    found, planned = _planned(launch, prepared)
+    found, planned = plan(launch, prepared)
+    cells = len({each.cell for each in planned})
+    log.info("%s: %s, %s", found.title, amount(cells, "cell"), amount(len(planned), "run"))
     ours = ours_of([each.task for each in planned], config["ours"])
     forget_stored(launch, PARTS)
     launch.begin(RESULT_FILES, assumed=assumed_in(planned))
@@ -170,18 +169,18 @@ def _written(
     return write_headline(launch.folder, cells, title=found.title, confidence=confidence)
 
 
-def _planned(
-    launch: Launch, prepared: Callable[[Cell], Cell]
-) -> tuple[Reproduction, list[Planned]]:
-    """What the experiment asks for, and every run of it."""
+def plan(launch: Launch, prepared: Callable[[Cell], Cell]) -> tuple[Reproduction, list[Planned]]:
+    """What the experiment asks for, and every run of it; errors as `run_league`."""
+    config = launch.config
+    check_choice(config, "failed", FAILED)  # before cells are composed, which takes seconds
+    check_count("most_cells", config["most_cells"], null=True)
+    processes_of(config["jobs"], 1)
     if HydraConfig.get().runtime.choices["experiment"] is None:
         raise ConfigError(f"name an experiment: experiment={' or experiment='.join(titles())}")
     words = asked()
-    found = reproduction_of(launch.config.get("reproduce"), experiment=words.experiment)
-    cells = [prepared(cell) for cell in cells_of(found, words)[: launch.config["most_cells"]]]
-    planned = planned_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
-    log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
-    return found, planned
+    found = reproduction_of(config.get("reproduce"), experiment=words.experiment)
+    cells = [prepared(cell) for cell in cells_of(found, words)[: config["most_cells"]]]
+    return found, planned_of(cells, missing=config["missing"], picked_on=found.picked_on)
 
 
 def show_list() -> None:

@@ -101,6 +101,17 @@ def test_what_other_words_left_is_begun_anew_and_an_interrupted_training_goes_on
     assert caplog.text.count(f"{folder} was trained by other words; it is dropped") == 1
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [("windows=0", "windows is 0; it must be"), ("ours=nobody", "the schedulers here are load_"),
+     ("reproduce.policies.agents=null", "scheduler.checkpoint")],
+)  # fmt: skip
+def test_a_wrong_league_is_told_before_anything_is_trained(start, word: str, told: str):
+    outcome = start(*PAPER[:-1], word)
+    outcome.failed_with(told)
+    assert not (outcome.folder / "trained").exists()
+
+
 def test_a_policy_without_its_keys_is_one_message(start, policies):
     words = [policies[0], "~reproduce.policies.single_agent.quick"]
     start(*PAPER, *words).failed_with("reproduce.policies.single_agent: has no quick; add quick:")
