@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from gpuyard.launch import terminal as progress
+from sim.report.table_text import TableText, rich_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -206,3 +207,14 @@ def test_on_a_terminal_a_line_and_a_bar_that_goes_away(tmp_path):
     assert re.search(r"compiling +\d+/\d+ functions 0:00:0\d", text)
     assert "launch.terminal" not in text  # no log line beside it
     assert written.rstrip().endswith(b"\x1b[2K")  # what moved is erased
+
+
+def test_a_headline_that_goes_to_a_file_is_not_cut_off(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    headers = ("against", "picked on", "scheduler", "ours / theirs", "mean JCT [h]", "p50 [h]",
+               "p95 [h]", "p99 [h]", "mean slow-down", "queueing delay [h]", "GPU use [%]",
+               "Jain of waits", "longest wait [h]")  # fmt: skip
+    names = ("best composite", "test", "sjf+compact_wait+selective1.2+steal")
+    row = (*names, *["12.3 ± 0.4"] * 9, "0.684 ± 0.002")
+    progress.table_console().print(rich_tables(TableText(headers, (("a", (row,)),), "")))
+    assert "0.684 ± 0.002" in capsys.readouterr().out
