@@ -5,6 +5,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,11 +15,12 @@ from rich.progress import Progress
 from gpuyard.launch.build import resolve, yaml_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch
+from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
 from gpuyard.training.session import Training, learn
 from gpuyard.training.setting import AUTO
 from marl.rllib.cluster import connect
-from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
+from marl.rllib.search import STORE, SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import RaySpec, TrainingError
 from sim.errors import override
 from sim.files import csv_text, write_atomically
@@ -40,6 +42,7 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     """
     spec: SearchSpec = launch.build("tune")
     _check(spec, cfg)
+    _check_earlier(launch.folder, cfg)
     ray: RaySpec = launch.build("ray")
     connect(ray, trials=spec.max_concurrent or 1)
     launch.begin()
@@ -118,6 +121,20 @@ def _check(spec: SearchSpec, cfg: DictConfig) -> None:
             )
         if isinstance(around[name], DictConfig):
             raise ConfigError(f"tune.space has the key {key}, a section; name a key of it")
+
+
+def _check_earlier(folder: Path, cfg: DictConfig) -> None:
+    """Raise ConfigError if resume=auto finds another search: Tune would go on with that one."""
+    path = folder / CONFIG
+    if cfg["resume"] != AUTO or not (folder / STORE).is_dir() or not path.is_file():
+        return
+    earlier = OmegaConf.to_container(OmegaConf.load(path))["tune"]  # type: ignore[call-overload,index]
+    for key, value in OmegaConf.to_container(cfg)["tune"].items():  # type: ignore[call-overload,index,union-attr]
+        if earlier[key] != value:
+            raise ConfigError(
+                f"{folder} holds a search with another tune.{key}; repeat the words of that one, "
+                "or give this one a folder of its own (hydra.run.dir=DIR)"
+            )
 
 
 def _overrides(values: Any) -> list[str]:

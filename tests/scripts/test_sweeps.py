@@ -305,6 +305,15 @@ def test_a_search_that_cannot_go_on_or_sets_a_section_is_told(
     start("train", *TINY, "tune=grid", *words).failed_with(told)
 
 
+def test_going_on_with_another_search_is_refused(start: Callable, tmp_path: Path):
+    folder = tmp_path / "search"
+    (folder / "tune").mkdir(parents=True)
+    earlier = "tune: {_target_: marl.rllib.search.SearchSpec, space: [], samples: 2}"
+    (folder / "config.yaml").write_text(earlier)
+    outcome = start("train", *TINY, "tune=grid", RATES, "resume=auto", folder="search")
+    outcome.failed_with(f"{folder} holds a search with another tune.space; repeat the words")
+
+
 @pytest.mark.slow
 def test_a_key_that_nobody_reads_is_told_before_any_trial(start: Callable):
     wrong = "tune.space=[{key: algo.learning_rat, type: grid, values: [1e-4]}]"
