@@ -73,6 +73,23 @@ def largest_of(weights: Iterable[Tensor]) -> float:
     return float(np.max([float(each.detach().abs().max()) for each in weights]))
 
 
+def use_given_rate(algorithm: Algorithm, module: str) -> None:
+    """Have the next update use this run's learning rate, not that of the checkpoint it read.
+
+    RLlib takes the optimiser's rate from the checkpoint, and its own only after one update.
+    """
+    assert algorithm.config is not None
+    rate = algorithm.config.lr
+
+    def set_rate(learner: Any) -> None:
+        for _, optimizer in learner.get_optimizers_for_module(module):
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    assert algorithm.learner_group is not None
+    algorithm.learner_group.foreach_learner(set_rate)
+
+
 def maker_of(spec: Mapping[str, Any], algorithm: str = PPO.__name__) -> Maker:
     """What a checkpoint must have been made by for a network of these sizes to go on with it."""
     return Maker(algorithm, dict(spec), ray.__version__)
@@ -208,21 +225,9 @@ class Trainer:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise
             raise TrainingError(f"resume={folder}: cannot be read ({error})") from error
-        self._use_given_rate()
+        use_given_rate(self._algorithm, SHARED)
         self._average, self._before = average, None
         self.kept = self.iterations_done
-
-    def _use_given_rate(self) -> None:
-        """Have the next update use this run's learning rate, not the checkpoint's."""
-        assert self._algorithm.config is not None
-        rate = self._algorithm.config.lr
-
-        def set_rate(learner: Any) -> None:
-            for _, optimizer in learner.get_optimizers_for_module(SHARED):
-                for group in optimizer.param_groups:
-                    group["lr"] = rate
-
-        self._algorithm.learner_group.foreach_learner(set_rate)
 
     def close(self) -> None:
         """Stop env runners and learner."""
@@ -316,7 +321,7 @@ class NetworkTrainer:
         seal(folder, self._maker(), self.iterations_done)
 
     def restore(self, folder: Path) -> None:
-        """Go on from what `save` wrote, with other draws and episodes than those behind it.
+        """Go on from what `save` wrote, with other draws and episodes, at this run's rate.
 
         Raises:
             CheckpointError: it is not whole, or of another training.
@@ -327,6 +332,7 @@ class NetworkTrainer:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file
             raise self.error(f"resume={folder}: cannot be read ({error})") from error
+        use_given_rate(self._algorithm, MODULE)
         self._before = None
         runner, config = cast(Any, self._algorithm.env_runner), self._algorithm.config
         assert config is not None

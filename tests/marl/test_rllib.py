@@ -20,7 +20,7 @@ from marl.rllib.algorithm import ALL, RllibSchedulingEnv, _creator
 from marl.rllib.cluster import SHARED
 from marl.training.spec import TrainingError
 from tests.marl import worlds
-from tests.marl.trainings import local_ray
+from tests.marl.trainings import local_ray, optimizer_of
 
 pytestmark = pytest.mark.ray
 
@@ -175,11 +175,6 @@ def test_values_are_the_same_in_chunks(ppo_of: Callable[..., Any], monkeypatch: 
         assert values.tolist() == pytest.approx(whole.tolist(), rel=1e-5, abs=1e-6)
         assert not values.requires_grad
     assert whole.requires_grad
-
-
-def optimizer_of(trainer: Any) -> Any:
-    (optimizer,) = trainer._algorithm.learner_group._learner._named_optimizers.values()
-    return optimizer
 
 
 def test_training_goes_on_from_a_checkpoint(trainer_of: Callable[..., Any], tmp_path: Path):

@@ -29,7 +29,7 @@ from sim.dag.problem import DagProblem
 from sim.dag.search import Meter, start_plans
 from sim.dag.whales import FORESIGHTS
 from tests.dag.plan_rules import check_plan
-from tests.marl.trainings import Training, shipped, wait_for
+from tests.marl.trainings import Training, optimizer_of, shipped, wait_for
 
 PROBLEMS = plan_env.TrainingProblems(
     tasks=20, gpus=[4, 20], mb_per_s=[5.0, 50.0], between_gbps=[0.5, 2.0], inside_gbps=100.0,
@@ -169,7 +169,7 @@ def test_training_changes_weights_and_goes_on(tmp_path):
             file.write(f"{problem.graph.work_s.sum()!r}\n")
         return problem
 
-    first, second = trainer_of(draw), trainer_of(draw)
+    first, second = trainer_of(draw), trainer_of(draw, learning_rate=1e-5)
     before = first.weights()
     for _ in range(3):
         done = first.iterate()
@@ -181,6 +181,7 @@ def test_training_changes_weights_and_goes_on(tmp_path):
     drawn_from = torch.initial_seed()
     second.restore(tmp_path / "checkpoint")
     assert torch.initial_seed() != drawn_from
+    assert optimizer_of(second).param_groups[0]["lr"] == 1e-5  # as told, from the first update on
     assert all(torch.equal(after[key], value) for key, value in second.weights().items())
     played = set(drawn.read_text().split())
     drawn.unlink()

@@ -91,3 +91,9 @@ def local_ray(**given: Any) -> LocalRay:
     """The shipped values but for those given, in little memory."""
     files = shipped("ray/_base.yaml", "ray/local.yaml")
     return LocalRay(**files | {"object_store_bytes": 100_000_000} | given)
+
+
+def optimizer_of(trainer: Any) -> Any:
+    """Of the one module of a trainer that learns in this process."""
+    (optimizer,) = trainer._algorithm.learner_group._learner._named_optimizers.values()
+    return optimizer
