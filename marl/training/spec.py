@@ -64,6 +64,13 @@ def check_knobs(at: str, spec: object, knobs: Mapping[str, Sequence[str]] = KNOB
         check_numbers(at, rule, TrainingError, **numbers)
 
 
+def _check_at_most(at: str, spec: object, part: str, whole: str) -> None:
+    """Refuse more of `part` than there is of `whole`, as TrainingError."""
+    size, most = getattr(spec, part), getattr(spec, whole)
+    if size > most:
+        raise TrainingError(f"{at}.{part} is {size}, above {at}.{whole}, {most}; lower it")
+
+
 @dataclass(frozen=True, kw_only=True)
 class PpoSpec:
     """PPO's knobs (Schulman et al., 2017), for agent steps."""
@@ -123,11 +130,7 @@ class QSpec:
     def __post_init__(self) -> None:
         """Check the knobs."""
         check_knobs(self.at, self)
-        if self.batch > self.replay_steps:
-            raise TrainingError(
-                f"{self.at}.batch is {self.batch}, above {self.at}.replay_steps, "
-                f"{self.replay_steps}; lower it"
-            )
+        _check_at_most(self.at, self, "batch", "replay_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +156,7 @@ class GpuPpoSpec:
     def __post_init__(self) -> None:
         """Check the knobs."""
         check_knobs("picker.learner", self)
+        _check_at_most("picker.learner", self, "minibatch", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)

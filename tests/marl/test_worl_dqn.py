@@ -22,7 +22,7 @@ from marl.env.plan_env import OfPlace, PlanEnv, PlanPolicyError, drawn_goal, new
 from marl.rllib.checkpoint import MANIFEST, checked
 from marl.rllib.trainer import NetworkIteration
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
-from marl.training.spec import CheckpointError, DqnSpec, TrainingError
+from marl.training.spec import CheckpointError, DqnSpec, GpuPpoSpec, TrainingError
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, optimistic_costs, schedule
 from sim.dag.problem import DagProblem
@@ -273,6 +273,10 @@ def test_knobs_that_no_learner_takes_are_told_by_their_keys():
             DqnSpec(**knobs | {key: value})
     with pytest.raises(TrainingError, match=r"batch is 64, above picker.*replay_steps, 10"):
         DqnSpec(**knobs | {"replay_steps": 10})
+    knobs = shipped("picker/proximity.yaml")["learner"] | {"batch": 100, "minibatch": 101}
+    knobs.pop("_target_")
+    with pytest.raises(TrainingError, match=r"minibatch is 101, above picker\.learner\.batch, 100"):
+        GpuPpoSpec(**knobs)
 
 
 @pytest.mark.parametrize("every", [1, 2])
