@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
@@ -198,7 +199,7 @@ def build_dqn(
         learner_class=TaughtLearner, learner_config_dict={"weight": dqn.taught_weight, **rule}
     )
     config.training(dueling=True)
-    return built(config)
+    return _built(config)
 
 
 def dqn_config(
@@ -248,6 +249,13 @@ def dqn_config(
         .reporting(min_sample_timesteps_per_iteration=dqn.iteration_steps)
         .debugging(seed=seed, log_level="ERROR")
     )
+
+
+def _built(config: DQNConfig) -> DQN:
+    """The algorithm; what it draws from the replay is seeded, too, which RLlib leaves to chance."""
+    algorithm: DQN = built(config)
+    algorithm.local_replay_buffer.rng = np.random.default_rng(config.seed)
+    return algorithm
 
 
 LOGITS, STATE = "action_dist_inputs", "embeddings"  # RLlib's names of columns
@@ -360,4 +368,4 @@ class PlanTrainer(NetworkTrainer):
         """Build the algorithm; Ray must be running."""
         register_copies(MAKE_PLAN, make_env, seed)
         module = (PlacementModule, {"hidden": spec.hidden})
-        super().__init__(built(dqn_config(spec, MAKE_PLAN, module, seed=seed, n_step=1)))
+        super().__init__(_built(dqn_config(spec, MAKE_PLAN, module, seed=seed, n_step=1)))

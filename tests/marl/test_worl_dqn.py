@@ -192,6 +192,22 @@ def test_training_changes_weights_and_goes_on(tmp_path):
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("one_ray")
+def test_equal_seeds_learn_equal_weights():
+    def learned() -> dict[str, torch.Tensor]:
+        trainer = trainer_of()
+        for _ in range(2):
+            trainer.iterate()
+        found = trainer.weights()
+        trainer.close()
+        return found
+
+    first, again = learned(), learned()
+    assert all(torch.equal(first[key], value) for key, value in again.items())
+    assert first["last.weight"].any()  # it learned
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
 def test_of_an_interrupted_iteration_nothing_is_kept_and_a_cut_checkpoint_is_named(tmp_path):
     left = tmp_path / "left"  # episodes; a file, for Ray copies what it is given
 
