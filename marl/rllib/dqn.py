@@ -71,7 +71,7 @@ def register_copies(name: str, make_env: Callable[[], gym.Env[Any, Any]], seed: 
 
 
 class ValueModule(DefaultDQNTorchRLModule):
-    """Values of actions by a network, explored by an epsilon that falls evenly.
+    """Values of actions by a network, explored by an epsilon that falls, once an iteration.
 
     `model_config`: `epsilon_steps` (first, last, steps), and what the network is made of.
     """
