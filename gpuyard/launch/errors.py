@@ -146,16 +146,16 @@ def refuse_unread_additions(
         key = override.package or name
         if not override.is_add() or key.startswith("_"):
             continue
-        if "." in key:
-            unread = _unread(config, key.split(".")[:-1])
+        if path := key.split(".")[:-1]:  # one program alone reads and checks `reproduce`
+            unread = path[0] == "reproduce" != program or _unread(config, path)
         else:  # a choice may set keys that are there; of a program's own groups Hydra takes no `+`
             unread = name not in groups or key in config
         if unread and not _referred_to(config, key):
             if key in _dotted(compose(program)):
                 fix = f"leave out the +: {str(override.input_line).lstrip('+')}"
                 raise ConfigError(f"{override.input_line}: the key {key!r} is there; {fix}")
-            own = re.compile(rf"{re.escape(key)}(\.|$)")
-            known = [name for name in (*groups, *_dotted(config)) if not own.match(name)]
+            own, names = f"{key}.", (f"{each}." for each in (*groups, *_dotted(config)))
+            known = [n[:-1] for n in names if not n.startswith(own) and not own.startswith(n)]
             raise ConfigError(f"{override.input_line}: {_nothing_reads(key, known)}")
 
 
