@@ -1,6 +1,7 @@
 """A search for hyper-parameters inside one run: `python scripts/train.py tune=random`."""
 
 import logging
+import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +46,7 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     _check_earlier(launch.folder, cfg)
     ray: RaySpec = launch.build("ray")
     connect(ray, trials=spec.max_concurrent or 1)
-    launch.begin()
+    _begin(launch)
     trial = partial(_trial, launch=launch, base=OmegaConf.to_container(cfg))
     heard = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:  # Tune ends its trials at SIGINT alone
@@ -135,6 +136,17 @@ def _check_earlier(folder: Path, cfg: DictConfig) -> None:
                 f"{folder} holds a search with another tune.{key}; repeat the words of that one, "
                 "or give this one a folder of its own (hydra.run.dir=DIR)"
             )
+
+
+def _begin(launch: Launch) -> None:
+    """Begin; without resume=auto what an earlier search left is removed, like its trials."""
+    folder = launch.folder
+    if launch.config["resume"] != AUTO and (folder / STORE).is_dir():
+        log.warning("%s holds a search, which is dropped; resume=auto would go on", folder)
+        for name in (STORE, TRIALS):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / TABLE).unlink(missing_ok=True)
+    launch.begin()
 
 
 def _overrides(values: Any) -> list[str]:

@@ -324,7 +324,10 @@ def test_a_key_that_nobody_reads_is_told_before_any_trial(start: Callable):
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_search_writes_a_table_and_its_trials_compare(done: Callable):
+def test_a_search_writes_a_table_and_its_trials_compare(done: Callable, tmp_path: Path):
+    old = tmp_path / "search" / "trials" / "old"  # of an earlier search
+    for each in (old, tmp_path / "search" / "tune"):
+        each.mkdir(parents=True)
     found = done("train", *TINY, "tune=grid", RATES, folder="search")
     rows = list(csv.DictReader((found.folder / "tune.csv").open()))
     assert sorted(float(row["algo.learning_rate"]) for row in rows) == [1e-4, 1e-2]
@@ -332,6 +335,7 @@ def test_a_search_writes_a_table_and_its_trials_compare(done: Callable):
     assert judged == sorted(judged)
     assert {row["iterations"] for row in rows} == {"4"}
     assert f"with algo.learning_rate={rows[0]['algo.learning_rate']}" in found.out
+    assert not old.exists()
     for row in rows:
         folder = found.folder / "trials" / row["trial"]
         rate = float(row["algo.learning_rate"])
