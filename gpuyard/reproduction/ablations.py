@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each, write_page
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of
+from gpuyard.reproduction.reproduce import Prepare, check_ahead
 from gpuyard.reproduction.runs import (
     PARTS,
     assumed_in,
@@ -79,16 +81,22 @@ def run(launch: Launch) -> None:
     """Train, play, compare; GpuYardError: the node is wrong, or a training or a run failed."""
     node = launch.config["reproduce"]
     arms = _arms(node)
-    launch.begin()
-    forget_stored(launch, PARTS)
     words = asked()
-    training = words.of_training(node["training"], node["quick"])
+    seeds = node["seeds"][:1] if words.debug else node["seeds"]
     trained = [
-        _trained(launch, arm, seed, [*training, *arm.train])
-        for seed in (node["seeds"][:1] if words.debug else node["seeds"])
+        Trained(arm.name, seed, launch.folder / TRAINED / f"{arm.name}_{seed}")
+        for seed in seeds
         for arm in arms
     ]
-    planned = _planned(launch, arms, trained, words)
+    planning = partial(_planned, launch, arms, trained, words)
+    check_ahead(planning, [each.name for each in trained], launch.config["ours"])
+    launch.begin()
+    forget_stored(launch, PARTS)
+    training = words.of_training(node["training"], node["quick"])
+    own = {arm.name: arm.train for arm in arms}
+    for each in trained:
+        _train(launch, each, [*training, *own[each.arm]])
+    planned = planning(lambda cell: cell)
     launch.begin(assumed=assumed_in(planned))  # again: which policies play is known only now
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     labelled = [_named(run, row) for run, row in zip(planned, rows, strict=True)]
@@ -112,9 +120,9 @@ def _arms(node: Mapping[str, Any]) -> list[Arm]:
     return [Arm(name, tuple(arm["train"]), tuple(arm["play"])) for name, arm in arms.items()]
 
 
-def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Trained:
-    """The policy of one arm and seed, trained if there is none."""
-    folder = launch.folder / TRAINED / f"{arm.name}_{seed}"
+def _train(launch: Launch, policy: Trained, words: Sequence[str]) -> None:
+    """Train the policy of one arm and seed if there is none."""
+    folder, seed = policy.folder, policy.seed
     overrides = last_of_each([*words, f"seed={seed}", "resume=auto"])
     begin_training(folder, overrides)
     if not (folder / DONE).is_file():
@@ -124,15 +132,14 @@ def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Train
         os.environ.update(build(config, "ray").environment())
         from gpuyard.training.session import train  # torch and ray
 
-        log.info("training %s from seed %d in %s", arm.name, seed, folder)
+        log.info("training %s from seed %d in %s", policy.arm, seed, folder)
         record = replace(launch.record, overrides=tuple(overrides), seed=seed, config_yaml=text)
         train(Launch(folder=folder, config=config, record=record))
         (folder / DONE).touch()
-    return Trained(arm.name, seed, folder)
 
 
 def _planned(
-    launch: Launch, arms: Sequence[Arm], trained: Sequence[Trained], words: Asked
+    launch: Launch, arms: Sequence[Arm], trained: Sequence[Trained], words: Asked, prepared: Prepare
 ) -> list[Planned]:
     """Every run: a cell an arm, where arms that are played alike share one."""
     number = {arm.name: place for place, arm in enumerate(arms)}
@@ -147,7 +154,8 @@ def _planned(
             "overrides": ["scheduler=marl", override("++checkpoint", each.folder / POLICY)],
             "cells": [number[each.arm]],
         })  # fmt: skip
-    return planned_of([cell.entering(entries) for cell in cells], missing=launch.config["missing"])
+    whole_cells = [prepared(cell.entering(entries)) for cell in cells]
+    return planned_of(whole_cells, missing=launch.config["missing"])
 
 
 def _named(run: Planned, row: ComparisonRow) -> ComparisonRow:

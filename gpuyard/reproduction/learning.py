@@ -84,6 +84,8 @@ def run(launch: Launch) -> None:
     """Learn what is missing, compare; GpuYardError: the node is wrong, or a seed failed."""
     node = launch.config["reproduce"]
     words, debug = _words(node), asked().debug
+    for more in (node.get(ARMS) or {"": []}).values():  # a wrong arm is told before any learns
+        resolve(composed_of("learn", last_of_each([*words, *more])))
     launch.begin((TABLE, TEXT, FIGURE, PAGE_FILE))
     forget_stored(launch, LEARNED)
     seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuyard.evaluation.lineup import entries_of
-from gpuyard.evaluation.task import ours_of
 from gpuyard.launch.start import Launch
 from gpuyard.reproduction.node import asked
-from gpuyard.reproduction.planned import Cell, policies_of, with_policies
-from gpuyard.reproduction.reproduce import plan, run_league
+from gpuyard.reproduction.planned import policies_of, with_policies
+from gpuyard.reproduction.reproduce import check_ahead, plan, run_league
 from gpuyard.reproduction.runs import run_once
 
 TRAINED, POLICY = "trained", "policy"
@@ -23,14 +21,7 @@ def run(launch: Launch) -> None:
     """Train what is missing, then play and compare; GpuYardError: something of it failed."""
     debug, node = asked().debug, launch.config["reproduce"]["policies"] or {}
     names = [name for name, each in node.items() if each is not None]
-
-    def without(cell: Cell) -> Cell:
-        entries = [each for each in entries_of(cell.config) if each.get("name") not in names]
-        return cell.entering(entries)
-
-    _, planned = plan(launch, without)  # what is wrong with it is told before hours of training
-    if launch.config["ours"] not in names:
-        ours_of([each.task for each in planned], launch.config["ours"])
+    check_ahead(lambda prepared: plan(launch, prepared)[1], names, launch.config["ours"])
 
     def trained(name: str, entry: Mapping[str, Any]) -> Path:
         """The policy folder of one entry, trained if there is none by the same words."""

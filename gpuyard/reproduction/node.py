@@ -258,6 +258,11 @@ def put_into(page: Path, *, name: str, table: str) -> None:
             f"{PAGE_FILE} is empty: nothing that a row of reproduce.page tells of was run; {page} "
             "stays as it is"
         )
+    write_atomically(page, page_with(page, name=name, table=table).encode())
+
+
+def page_with(page: Path, *, name: str, table: str) -> str:
+    """The text of a page, with `table` between the marks; ConfigError as for `put_into`."""
     if not page.is_file():
         raise ConfigError(
             f"into is {page}, which is no file; name a page like docs/results/dally.md"
@@ -265,7 +270,7 @@ def put_into(page: Path, *, name: str, table: str) -> None:
     text = with_table(page.read_text(encoding="utf-8"), name, table)
     if text is None:
         raise ConfigError(f"{page} has no line `{BEGIN.format(name)}` with an end below it")
-    write_atomically(page, text.encode())
+    return text
 
 
 def _table(place: str, table: Any) -> PageTable:

@@ -5,7 +5,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -330,6 +330,15 @@ def with_policies(cell: Cell, folders: Mapping[str, str], key: str) -> Cell:
         words = [] if folder is None else [override(key, folder)]
         entries.append({**entry, "overrides": [*entry["overrides"], *words]})
     return cell.entering(entries)
+
+
+def standing_in(cell: Cell, names: Collection[str]) -> Cell:
+    """The cell in which entries with these names, which wait for policies, are plain SJF."""
+    plain = {"overrides": ["scheduler=sjf"]}
+    return cell.entering(
+        {**each, **plain} if isinstance(each, Mapping) and each.get("name") in names else each
+        for each in entries_of(cell.config)
+    )
 
 
 MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one

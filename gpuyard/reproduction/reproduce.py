@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,12 @@ from gpuyard.reproduction.node import (
     PAGE_FILE,
     Reproduction,
     asked,
+    page_with,
     put_into,
     reproduction_of,
     titles,
 )
-from gpuyard.reproduction.planned import PROGRAM, Cell, Planned, cells_of, planned_of
+from gpuyard.reproduction.planned import PROGRAM, Cell, Planned, cells_of, planned_of, standing_in
 from gpuyard.reproduction.runs import (
     PARTS,
     assumed_in,
@@ -72,6 +73,7 @@ log = logging.getLogger(__name__)
 
 FAILURES = "failures.txt"
 FAILED = ("error", "skip")
+Prepare = Callable[[Cell], Cell]
 
 
 def main() -> None:
@@ -88,11 +90,17 @@ def reproduce(cfg: DictConfig) -> None:
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
     check_kinds(launch.config, bool, "page", "fresh")
+    check_choice(launch.config, "failed", FAILED)  # before anything that takes time
+    check_count("most_cells", launch.config["most_cells"], null=True)
+    processes_of(launch.config["jobs"], 1)
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
     run = run_league if program is None else program
+    into = launch.config["into"]
+    if into is not None:
+        page_with(Path(str(into)), name=str(experiment), table="")
     run(launch)
-    if launch.config["into"] is not None:
+    if into is not None:
         _put_table(launch, str(experiment))
     if launch.config["page"]:
         title = str(launch.config["reproduce"]["title"])
@@ -109,7 +117,7 @@ def _put_table(launch: Launch, experiment: str) -> None:
     print(f"the table is in {page}")
 
 
-def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = lambda cell: cell) -> None:
+def run_league(launch: Launch, prepared: Prepare = lambda cell: cell) -> None:
     """Plan every cell, run what is missing, write, print.
 
     `prepared` may give a cell what its file cannot name, such as policies trained just now.
@@ -169,18 +177,27 @@ def _written(
     return write_headline(launch.folder, cells, title=found.title, confidence=confidence)
 
 
-def plan(launch: Launch, prepared: Callable[[Cell], Cell]) -> tuple[Reproduction, list[Planned]]:
+def plan(launch: Launch, prepared: Prepare) -> tuple[Reproduction, list[Planned]]:
     """What the experiment asks for, and every run of it; errors as `run_league`."""
     config = launch.config
-    check_choice(config, "failed", FAILED)  # before cells are composed, which takes seconds
-    check_count("most_cells", config["most_cells"], null=True)
-    processes_of(config["jobs"], 1)
     if HydraConfig.get().runtime.choices["experiment"] is None:
         raise ConfigError(f"name an experiment: experiment={' or experiment='.join(titles())}")
     words = asked()
     found = reproduction_of(config.get("reproduce"), experiment=words.experiment)
     cells = [prepared(cell) for cell in cells_of(found, words)[: config["most_cells"]]]
     return found, planned_of(cells, missing=config["missing"], picked_on=found.picked_on)
+
+
+def check_ahead(
+    planned: Callable[[Prepare], Sequence[Planned]], names: Collection[str], ours: str | None
+) -> str | None:
+    """Plan a league before the policies of these names are trained; the scheduler that is ours.
+
+    Raises:
+        ConfigError: the league could not be played, or `ours` is none of it.
+    """
+    found = planned(lambda cell: standing_in(cell, names))
+    return ours_of([each.task for each in found], ours)
 
 
 def show_list() -> None:

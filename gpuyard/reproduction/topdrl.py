@@ -9,6 +9,7 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from gpuyard.reproduction.node import (
     reproduction_of,
 )
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of, policies_of, with_policies
+from gpuyard.reproduction.reproduce import Prepare, check_ahead
 from gpuyard.reproduction.runs import (
     PARTS,
     assumed_in,
@@ -65,13 +67,16 @@ def run(launch: Launch) -> None:
     """Train, play, compare; GpuYardError: the node is wrong, or a training or a run failed."""
     node, confidence = launch.config["reproduce"], launch.config["confidence"]
     tables = page_tables("reproduce.page", node.get("page"))
+    words, pickers = asked(), node["pickers"] or {}
+    planning = partial(_planned, node, words, launch.config)
+    names = [name for name, each in pickers.items() if each is not None]
+    ours = check_ahead(planning, names, launch.config["ours"])
     launch.begin((PAGE_FILE,))
     forget_stored(launch, PARTS)
-    words = asked()
     folders = policies_of(
-        "pickers", node["pickers"], lambda name, entry: _policy(launch, name, entry, words)
+        "pickers", pickers, lambda name, entry: _policy(launch, name, entry, words)
     )
-    planned = _planned(node, words, folders, launch.config)
+    planned = planning(lambda cell: with_policies(cell, folders, "scheduler.policy"))
     launch.begin(assumed=assumed_in(planned))  # again: which policies play is known only now
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"], play=_play)
     done = [(each, replace(row, labels=each.labelled(row.labels)))
@@ -79,7 +84,7 @@ def run(launch: Launch) -> None:
     write_drawn(launch, done)
     text = write_report(
         launch.folder, [(each.cell, row) for each, row in done], node,
-        ours=str(launch.config["ours"]), confidence=confidence,
+        ours=str(ours), confidence=confidence,
     )  # fmt: skip
     runs = [LeagueRun(each.cell, each.workload, row) for each, row in done]
     page = page_markdown(tables, runs, confidence=confidence)
@@ -107,7 +112,7 @@ def _policy(launch: Launch, name: str, entry: Mapping[str, Any], words: Asked) -
 
 
 def _planned(
-    node: Mapping[str, Any], words: Asked, folders: Mapping[str, str], config: Mapping[str, Any]
+    node: Mapping[str, Any], words: Asked, config: Mapping[str, Any], prepared: Prepare
 ) -> list[Planned]:
     """Every run: seeds x cells x windows x schedulers."""
     plain = {key: node[key] for key in ("title", "cells")}
@@ -115,10 +120,7 @@ def _planned(
     planned: list[Planned] = []
     for seed in node["seeds"]:
         cells = cells_of(found, words, f"seed={seed}")[: config["most_cells"]]
-        planned += planned_of(
-            [with_policies(cell, folders, "scheduler.policy") for cell in cells],
-            missing=config["missing"],
-        )
+        planned += planned_of(list(map(prepared, cells)), missing=config["missing"])
     return planned
 
 

@@ -101,13 +101,16 @@ def test_what_other_words_left_is_begun_anew_and_an_interrupted_training_goes_on
     assert caplog.text.count(f"{folder} was trained by other words; it is dropped") == 1
 
 
+@pytest.mark.parametrize("experiment", [PAPER[:-1], ABLATIONS, TOPDRL])
 @pytest.mark.parametrize(
     ("word", "told"),
-    [("windows=0", "windows is 0; it must be"), ("ours=nobody", "the schedulers here are load_"),
-     ("reproduce.policies.agents=null", "scheduler.checkpoint")],
+    [("windows=0", "windows is 0; it must be"), ("ours=nobody", "ours is 'nobody'; the schedulers"),
+     ("jobs=0", "jobs is 0"), ("failed=maybe", "failed is 'maybe'"),
+     ("into=nowhere.md", "into is nowhere.md, which is no file"),
+     ("into=README.md", "README.md has no line")],
 )  # fmt: skip
-def test_a_wrong_league_is_told_before_anything_is_trained(start, word: str, told: str):
-    outcome = start(*PAPER[:-1], word)
+def test_what_is_done_after_training_is_planned_before(start, experiment, word: str, told: str):
+    outcome = start(*experiment, word)
     outcome.failed_with(told)
     assert not (outcome.folder / "trained").exists()
 

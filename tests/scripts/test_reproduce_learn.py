@@ -143,10 +143,15 @@ def test_other_words_begin_anew(done):
         ("+reproduce.arms=[one]", "reproduce.arms is"),
         ("reproduce.begin=nobody", "nobody"),
         ("reproduce.training=['units.start=-1']", "units.start is -1"),
+        ("+reproduce.arms={few: [], more: ['updatez=2']}", "did you mean updates?"),
+        ("failed=maybe", "failed is 'maybe'"),
+        ("into=nowhere.md", "into is nowhere.md, which is no file"),
     ],
 )
 def test_what_cannot_be_is_one_message(start, word: str, told: str):
-    start("reproduce", *QUICK, word).failed_with(told)
+    outcome = start("reproduce", *QUICK, word)
+    outcome.failed_with(told)
+    assert not list(outcome.folder.glob("learned/**/*.npz"))
 
 
 def test_cells_that_play_the_same_jobs_are_one_run_of_a_setting():
