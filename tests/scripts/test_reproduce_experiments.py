@@ -101,6 +101,13 @@ def test_what_other_words_left_is_begun_anew_and_an_interrupted_training_goes_on
     assert caplog.text.count(f"{folder} was trained by other words; it is dropped") == 1
 
 
+@pytest.mark.parametrize("word", ["reproduce.policies.agents=null", "reproduce.policies=null"])
+def test_agents_without_a_policy_are_told_before_anything_is_trained(start, word: str):
+    outcome = start(*PAPER[:-1], word)
+    outcome.failed_with("reproduce.policies.agents is null or missing, and the line-up plays")
+    assert not (outcome.folder / "trained").exists()
+
+
 @pytest.mark.parametrize("experiment", [PAPER[:-1], ABLATIONS, TOPDRL])
 @pytest.mark.parametrize(
     ("word", "told"),
