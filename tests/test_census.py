@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_334,
+    "python_lines": 77_574,
     "python_files": 345,
-    "test_lines": 43_389,
+    "test_lines": 43_588,
     "test_files": 213,
     "arrows": 170,
     "arrows_in_sim": 37,
