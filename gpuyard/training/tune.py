@@ -129,9 +129,9 @@ def _check_earlier(folder: Path, cfg: DictConfig) -> None:
     path = folder / CONFIG
     if cfg["resume"] != AUTO or not (folder / STORE).is_dir() or not path.is_file():
         return
-    earlier = OmegaConf.to_container(OmegaConf.load(path))["tune"]  # type: ignore[call-overload,index]
-    for key, value in OmegaConf.to_container(cfg)["tune"].items():  # type: ignore[call-overload,index,union-attr]
-        if earlier[key] != value:
+    earlier = OmegaConf.load(path)
+    for key in cfg["tune"]:
+        if OmegaConf.select(earlier, f"tune.{key}") != cfg["tune"][key]:
             raise ConfigError(
                 f"{folder} holds a search with another tune.{key}; repeat the words of that one, "
                 "or give this one a folder of its own (hydra.run.dir=DIR)"

@@ -108,13 +108,17 @@ def test_agents_without_a_policy_are_told_before_anything_is_trained(start, word
     assert not (outcome.folder / "trained").exists()
 
 
-@pytest.mark.parametrize("experiment", [PAPER[:-1], ABLATIONS, TOPDRL])
 @pytest.mark.parametrize(
-    ("word", "told"),
-    [("windows=0", "windows is 0; it must be"), ("ours=nobody", "ours is 'nobody'; the schedulers"),
-     ("jobs=0", "jobs is 0"), ("failed=maybe", "failed is 'maybe'"),
-     ("into=nowhere.md", "into is nowhere.md, which is no file"),
-     ("into=README.md", "README.md has no line")],
+    ("experiment", "word", "told"),
+    [(PAPER[:-1], "windows=0", "windows is 0; it must be"),
+     (ABLATIONS, "windows=0", "windows is 0; it must be"),
+     (TOPDRL, "windows=0", "windows is 0; it must be"),
+     (PAPER[:-1], "ours=nobody", "ours is 'nobody'; the schedulers"),
+     (ABLATIONS, "ours=nobody", "ours is 'nobody'; the schedulers"),
+     (TOPDRL, "ours=nobody", "ours is 'nobody'; the schedulers"),
+     (ABLATIONS, "jobs=0", "jobs is 0"), (TOPDRL, "failed=maybe", "failed is 'maybe'"),
+     (PAPER[:-1], "into=nowhere.md", "into is nowhere.md, which is no file"),
+     (ABLATIONS, "into=README.md", "README.md has no line")],
 )  # fmt: skip
 def test_what_is_done_after_training_is_planned_before(start, experiment, word: str, told: str):
     outcome = start(*experiment, word)
