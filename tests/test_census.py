@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 77_574,
     "python_files": 345,
-    "test_lines": 43_592,
+    "test_lines": 43_601,
     "test_files": 213,
     "arrows": 170,
     "arrows_in_sim": 37,

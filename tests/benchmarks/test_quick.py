@@ -77,3 +77,12 @@ def test_it_answers_a_hundred_requests_a_second_of_its_own_time(tmp_path: Path):
     assert min(row["starts"] for row in rows.values()) > 1
     assert rows["sjf"]["requests_per_busy_s"] > 100  # 240 or so where it was written
     assert rows["agents"]["requests_per_busy_s"] > 60  # 116 or so
+
+
+def test_knowing_the_future_is_played_on_held_out_windows() -> None:
+    words = ["benchmarks/hindsight.py", "held_out.windows=2", "workload.num_jobs=60"]
+    done = run_program(words, timeout=300.0)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["window 1000", "window 1001"]
+    assert float(lines[1].partition("so far ")[2].split()[0]) < 1.02
