@@ -4,7 +4,7 @@
 
 Keys are those of `gpuyard learn`, on whose held-out windows it plays. At each turn three other
 actions, near ones most often, are tried in copies of the run that play on for a day with the jobs
-and durations to come, and the one that costs least is done. Ten to twenty minutes.
+and durations to come, and the one that costs least is done. About twenty minutes.
 """
 
 import sys
