@@ -5,7 +5,6 @@ with the arm that lacks nothing. Finished policies and runs are kept.
 """
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +15,12 @@ import numpy as np
 import pandas as pd
 
 from gpuyard.evaluation.lineup import entries_of
-from gpuyard.launch.build import build, check_keys, check_training, resolve, yaml_text
+from gpuyard.launch.build import check_keys, resolve, yaml_text
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.ahead import check_words
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each, write_page
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of
 from gpuyard.reproduction.reproduce import Prepare, check_ahead
@@ -33,6 +33,7 @@ from gpuyard.reproduction.runs import (
     write_drawn,
     write_frame,
 )
+from gpuyard.training.train import check_all
 from sim.arrays import FloatArray
 from sim.errors import override
 from sim.files import ComparisonRow, write_comparison_csv
@@ -90,12 +91,13 @@ def run(launch: Launch) -> None:
     ]
     planning = partial(_planned, launch, arms, trained, words)
     check_ahead(planning, [each.name for each in trained], launch.config["ours"])
+    training = words.of_training(node["training"], node["quick"])
+    own = {arm.name: last_of_each([*training, *arm.train]) for arm in arms}
+    check_words(launch, "train", {f"reproduce.arms.{arm}": own[arm] for arm in own})
     launch.begin()
     forget_stored(launch, PARTS)
-    training = words.of_training(node["training"], node["quick"])
-    own = {arm.name: arm.train for arm in arms}
     for each in trained:
-        _train(launch, each, [*training, *own[each.arm]])
+        _train(launch, each, own[each.arm])
     planned = planning(lambda cell: cell)
     launch.begin(assumed=assumed_in(planned))  # again: which policies play is known only now
     rows = run_all(planned, launch.folder, jobs=launch.config["jobs"])
@@ -128,13 +130,13 @@ def _train(launch: Launch, policy: Trained, words: Sequence[str]) -> None:
     if not (folder / DONE).is_file():
         cfg = composed_of("train", overrides)
         config, text = resolve(cfg), yaml_text(cfg)
-        check_training(config)
-        os.environ.update(build(config, "ray").environment())
+        record = replace(launch.record, overrides=tuple(overrides), seed=seed, config_yaml=text)
+        one = Launch(folder=folder, config=config, record=record)
+        check_all(one)
         from gpuyard.training.session import train  # torch and ray
 
         log.info("training %s from seed %d in %s", policy.arm, seed, folder)
-        record = replace(launch.record, overrides=tuple(overrides), seed=seed, config_yaml=text)
-        train(Launch(folder=folder, config=config, record=record))
+        train(one)
         (folder / DONE).touch()
 
 

@@ -20,6 +20,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
+from gpuyard.reproduction.ahead import check_words
 from gpuyard.reproduction.node import PAGE_FILE, asked, last_of_each, write_page
 from gpuyard.reproduction.runs import begin_training, forget_stored, write_frame
 from gpuyard.training.learn import (
@@ -84,8 +85,9 @@ def run(launch: Launch) -> None:
     """Learn what is missing, compare; GpuYardError: the node is wrong, or a seed failed."""
     node = launch.config["reproduce"]
     words, debug = _words(node), asked().debug
-    for more in (node.get(ARMS) or {"": []}).values():  # a wrong arm is told before any learns
-        resolve(composed_of("learn", last_of_each([*words, *more])))
+    parts = {f"reproduce.{ARMS}.{arm}": more for arm, more in (node.get(ARMS) or {}).items()}
+    parts = {place: last_of_each([*words, *more]) for place, more in parts.items()}
+    check_words(launch, "learn", parts or {"reproduce": last_of_each(words)})
     launch.begin((TABLE, TEXT, FIGURE, PAGE_FILE))
     forget_stored(launch, LEARNED)
     seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]

@@ -11,8 +11,9 @@ from typing import Any
 from gpuyard.evaluation.lineup import entries_of
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
+from gpuyard.reproduction.ahead import POLICY_KEYS, check_words, policies_of, untrained
 from gpuyard.reproduction.node import asked, key_of
-from gpuyard.reproduction.planned import POLICY_KEYS, policies_of, with_policies
+from gpuyard.reproduction.planned import with_policies
 from gpuyard.reproduction.reproduce import check_ahead, plan, run_league
 from gpuyard.reproduction.runs import run_once
 
@@ -26,13 +27,18 @@ def run(launch: Launch) -> None:
     _refuse_without(names, entries_of(launch.config))
     check_ahead(lambda prepared: plan(launch, prepared)[1], names, launch.config["ours"])
 
+    def words_of(entry: Mapping[str, Any]) -> list[str]:
+        return [*entry["overrides"], *(entry["quick"] if debug else [])]
+
     def trained(name: str, entry: Mapping[str, Any]) -> Path:
         """The policy folder of one entry, trained if there is none by the same words."""
-        words = [*entry["overrides"], *(entry["quick"] if debug else [])]
         folder = launch.folder / TRAINED / name
-        run_once(folder, ["train", *words], "resume=auto")  # one that was interrupted goes on
+        words = ["train", *words_of(entry)]
+        run_once(folder, words, "resume=auto")  # one that was interrupted goes on
         return folder / POLICY
 
+    parts = {place: words_of(entry) for place, entry in untrained("policies", node).items()}
+    check_words(launch, "train", parts)
     folders = policies_of("policies", node, trained)
     run_league(launch, lambda cell: with_policies(cell, folders, "scheduler.checkpoint"))
 

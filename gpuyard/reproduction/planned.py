@@ -5,7 +5,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from gpuyard.evaluation.lineup import Contender, entries_of, lineup_of, plain_entry
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
-from gpuyard.launch.build import check_count, check_keys, resolve
+from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.own import choices_of, composed_of
 from gpuyard.reproduction.node import (
@@ -300,26 +300,6 @@ def _setting(config: Mapping[str, Any]) -> tuple[str, ...]:
         amount(config["agents"]["count"], "agent"),
         f"seed {config['seed']}",
     )
-
-
-POLICY_KEYS = ("folder", "overrides", "quick")
-
-
-def policies_of(
-    key: str, entries: Mapping[str, Any], train: Callable[[str, Mapping[str, Any]], Path]
-) -> dict[str, str]:
-    """Name -> folder of each policy that a node tells of: the one there is, else what is trained.
-
-    Raises:
-        ConfigError: one has other keys than POLICY_KEYS.
-    """
-    found = {}
-    for name, each in entries.items():
-        if each is None:  # an experiment may do without one
-            continue
-        check_keys(f"reproduce.{key}.{name}", each, POLICY_KEYS, needed=POLICY_KEYS)
-        found[name] = str(train(name, each) if each["folder"] is None else each["folder"])
-    return found
 
 
 def with_policies(cell: Cell, folders: Mapping[str, str], key: str) -> Cell:

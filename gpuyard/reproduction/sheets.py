@@ -5,19 +5,27 @@ in a folder of its own. Then rows of the CSV files called `sheet` that they left
 table; without `sheet` the experiment's league is played, which may name what they left.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from gpuyard.launch.build import check_keys, check_texts
+from gpuyard.evaluation.lineup import STARTED, entries_of
+from gpuyard.evaluation.task import ours_of
+from gpuyard.launch.build import check_keys, check_texts, resolve
 from gpuyard.launch.errors import ConfigError, instead
+from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.ahead import told_at
 from gpuyard.reproduction.node import PAGE_FILE, asked, write_page
-from gpuyard.reproduction.reproduce import run_league
+from gpuyard.reproduction.planned import Cell
+from gpuyard.reproduction.reproduce import plan, run_league
 from gpuyard.reproduction.runs import forget_stored, run_once
+from marl.policy import SHIPPED
 from sim.report.table_text import TableText, rich_tables
 
 RUNS, RUN, NOTHING = "runs", "run", "-"
@@ -31,10 +39,18 @@ def run(launch: Launch) -> None:
     if "sheet" in node:
         check_keys("reproduce", node, (*KEYS, *NAMED), needed=KEYS)
     folder, quick = launch.folder / RUNS, node["quick"] if asked().debug else {}
-    forget_stored(launch, RUNS)
+    runs = {}
     for name, words in node[RUNS].items():
-        check_texts(f"reproduce.runs.{name}", words, "of a program and its overrides", empty=False)
-        run_once(folder / name, [*words, *quick.get(name, ())])
+        place = f"reproduce.runs.{name}"
+        check_texts(place, words, "of a program and its overrides", empty=False)
+        runs[name] = [*words, *quick.get(name, ())]
+        with told_at(place):
+            resolve(composed_of(runs[name][0], runs[name][1:]))
+    if "sheet" not in node:
+        _check_league(launch, folder)
+    forget_stored(launch, RUNS)
+    for name, words in runs.items():
+        run_once(folder / name, words)
     if "sheet" not in node:
         run_league(launch)
         return
@@ -44,6 +60,36 @@ def run(launch: Launch) -> None:
     write_page(launch.folder, text)
     table_console().print(rich_tables(text, texts=1))
     print(f"results in {launch.folder}")
+
+
+def _check_league(launch: Launch, folder: Path) -> None:
+    """Plan the league before the runs; what ships plays for what they will leave in `folder`.
+
+    A league whose entries name what they leave is planned after them.
+
+    Raises:
+        ConfigError: the league could not be played, or `ours` is none of it.
+    """
+
+    def prepared(cell: Cell) -> Cell:
+        config = _without(cell.config, folder)
+        if cell.config["checkpoint"] != config["checkpoint"]:
+            config["checkpoint"] = SHIPPED[0]
+        return replace(cell, config=config)
+
+    if str(folder) not in json.dumps(entries_of(launch.config)):
+        planned, ours = plan(launch, prepared)[1], launch.config["ours"]
+        ours_of([each.task for each in planned], None if ours == STARTED else ours)
+
+
+def _without(found: Any, folder: Path) -> Any:
+    """A configuration with null for paths in a folder where nothing is."""
+    if isinstance(found, Mapping):
+        return {key: _without(value, folder) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_without(value, folder) for value in found]
+    late = isinstance(found, str) and folder in Path(found).parents and not Path(found).exists()
+    return None if late else found
 
 
 def sheets_of(folder: Path, names: Sequence[str], sheet: str) -> pd.DataFrame:

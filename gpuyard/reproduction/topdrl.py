@@ -22,6 +22,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.ahead import check_words, policies_of, untrained
 from gpuyard.reproduction.node import (
     PAGE_FILE,
     Asked,
@@ -31,7 +32,7 @@ from gpuyard.reproduction.node import (
     page_tables,
     reproduction_of,
 )
-from gpuyard.reproduction.planned import Planned, cells_of, planned_of, policies_of, with_policies
+from gpuyard.reproduction.planned import Planned, cells_of, planned_of, with_policies
 from gpuyard.reproduction.reproduce import Prepare, check_ahead
 from gpuyard.reproduction.runs import (
     PARTS,
@@ -71,6 +72,8 @@ def run(launch: Launch) -> None:
     planning = partial(_planned, node, words, launch.config)
     names = [name for name, each in pickers.items() if each is not None]
     ours = check_ahead(planning, names, launch.config["ours"])
+    waiting = untrained("pickers", pickers).items()
+    check_words(launch, "train_topdrl", {place: _words(each, words) for place, each in waiting})
     launch.begin((PAGE_FILE,))
     forget_stored(launch, PARTS)
     folders = policies_of(
@@ -95,10 +98,7 @@ def run(launch: Launch) -> None:
 
 def _policy(launch: Launch, name: str, entry: Mapping[str, Any], words: Asked) -> Path:
     """The policy folder of one picker, trained if there is none."""
-    folder, overrides = launch.folder / TRAINED / name, [*entry["overrides"]]
-    if words.debug is not None:  # on its cluster and few jobs, all of them generated
-        small = [w for w in debug_overrides(words.debug) if key_of(w) in SMALL]
-        overrides += ["workload=topdrl_york", *small, "validation_windows=1", *entry["quick"]]
+    folder, overrides = launch.folder / TRAINED / name, _words(entry, words)
     begin_training(folder, overrides)
     if not (folder / DONE).is_file():
         from gpuyard.training.topdrl_training import train  # torch and ray
@@ -109,6 +109,16 @@ def _policy(launch: Launch, name: str, entry: Mapping[str, Any], words: Asked) -
         train(resolve(composed_of("train_topdrl", overrides)), folder)
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)  # of an earlier policy
     return folder / POLICY
+
+
+def _words(entry: Mapping[str, Any], words: Asked) -> list[str]:
+    """Overrides of a picker's training."""
+    if words.debug is None:
+        return [*entry["overrides"]]
+    # on its cluster and few jobs, all of them generated
+    small = [w for w in debug_overrides(words.debug) if key_of(w) in SMALL]
+    more = ["workload=topdrl_york", *small, "validation_windows=1", *entry["quick"]]
+    return [*entry["overrides"], *more]
 
 
 def _planned(

@@ -39,14 +39,7 @@ log = logging.getLogger(__name__)
 def train_agents(cfg: DictConfig) -> None:
     """Compose, warm-start, train, keep the best policy on validation windows."""
     launch = start(cfg)
-    check_training(launch.config)
-    check_kinds(launch.config, bool, "page")
-    check_kinds(launch.config, Path | None, "resume")
-    check_logger(launch.config["logger"])
-    ray: RaySpec = launch.build("ray")
-    os.environ.update(ray.environment())
-    ray.check_answer()
-    launch.build("algo")  # checks its knobs
+    check_all(launch)
     if launch.config.get("tune") is not None:
         from gpuyard.training.tune import tune
 
@@ -59,6 +52,18 @@ def train_agents(cfg: DictConfig) -> None:
         from gpuyard.pages.comparison_page import write_folder_page
 
         write_folder_page(launch.folder, launch.record, launch.config, title="training")
+
+
+def check_all(launch: Launch) -> None:
+    """Check what needs neither torch nor Ray; set what Ray reads. GpuYardError: it is wrong."""
+    check_training(launch.config)
+    check_kinds(launch.config, bool, "page")
+    check_kinds(launch.config, Path | None, "resume")
+    check_logger(launch.config["logger"])
+    ray: RaySpec = launch.build("ray")
+    os.environ.update(ray.environment())
+    ray.check_answer()
+    launch.build("algo")  # checks its knobs
 
 
 PICKER_RULES = {**SEED, "validation_windows": (True, 1)}

@@ -19,6 +19,12 @@ QUICK = ("debug=quick", "workload.num_jobs=40")
 ABLATIONS = ("reproduce", "experiment=marl_ablations", *QUICK, "jobs=1")
 PAPER = ("reproduce", "experiment=marl_paper", *QUICK, "windows=1")
 TOPDRL = ("reproduce", "experiment=topdrl_main", *QUICK, "reproduce.seeds=[3]", "most_cells=1")
+MAIN_JOB = ("reproduce", "experiment=main_job", *QUICK)
+LATER = (  # the last that is trained
+    "reproduce.policies.single_agent.overrides",
+    "reproduce.arms.single_agents.train",
+    "reproduce.pickers.proximity.overrides",
+)
 ARMS = ("reproduce", "experiment=interference_arms", "debug=quick", "windows=1", "jobs=1")
 
 
@@ -118,12 +124,21 @@ def test_agents_without_a_policy_are_told_before_anything_is_trained(start, word
      (TOPDRL, "ours=nobody", "ours is 'nobody'; the schedulers"),
      (ABLATIONS, "jobs=0", "jobs is 0"), (TOPDRL, "failed=maybe", "failed is 'maybe'"),
      (PAPER[:-1], "into=nowhere.md", "into is nowhere.md, which is no file"),
-     (ABLATIONS, "into=README.md", "README.md has no line")],
+     (ABLATIONS, "into=README.md", "README.md has no line"),
+     (PAPER[:-1], f"{LATER[0]}=['rules.alnoe=true']", "policies.single_agent: Could not override"),
+     (PAPER[:-1], f"{LATER[0]}=['warm_start.least_speed=x']",
+      "policies.single_agent: warm_start.least_speed is 'x'; it must be a number"),
+     (ABLATIONS, f"{LATER[1]}=['encoder.rounds=0']", "arms.single_agents: encoder.rounds is 0"),
+     (TOPDRL, f"{LATER[2]}=['picker=proximity','picker.proximity.row_s=x']",
+      "pickers.proximity: picker.proximity.row_s is 'x'"),
+     (MAIN_JOB, "windows=0", "windows is 0; it must be"),
+     (MAIN_JOB, "ours=nobody", "ours is 'nobody'; the schedulers here are marl"),
+     (MAIN_JOB, "reproduce.runs.learn=[learn,'pairz=3']", "runs.learn: Could not override")],
 )  # fmt: skip
 def test_what_is_done_after_training_is_planned_before(start, experiment, word: str, told: str):
     outcome = start(*experiment, word)
     outcome.failed_with(told)
-    assert not (outcome.folder / "trained").exists()
+    assert not (outcome.folder / "trained").exists() and not (outcome.folder / "runs").exists()
 
 
 def test_a_policy_without_its_keys_is_one_message(start, policies):

@@ -144,6 +144,10 @@ def test_other_words_begin_anew(done):
         ("reproduce.begin=nobody", "nobody"),
         ("reproduce.training=['units.start=-1']", "units.start is -1"),
         ("+reproduce.arms={few: [], more: ['updatez=2']}", "did you mean updates?"),
+        (
+            "+reproduce.arms={few: [], more: ['reference=nobody']}",
+            "reproduce.arms.more: reference is 'nobody'",
+        ),
         ("failed=maybe", "failed is 'maybe'"),
         ("into=nowhere.md", "into is nowhere.md, which is no file"),
     ],
