@@ -33,7 +33,7 @@ from gpuyard.reproduction.runs import (
     write_drawn,
     write_frame,
 )
-from gpuyard.training.train import check_all
+from gpuyard.training.setting import check_all
 from sim.arrays import FloatArray
 from sim.errors import override
 from sim.files import ComparisonRow, write_comparison_csv

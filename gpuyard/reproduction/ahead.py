@@ -12,7 +12,8 @@ from gpuyard.launch.build import check_keys, check_plain, resolve
 from gpuyard.launch.errors import ConfigError, explain
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
-from gpuyard.training.train import PICKER_RULES, check_all
+from gpuyard.training.setting import check_all, trainer_of
+from gpuyard.training.train import PICKER_RULES
 from sim.errors import GpuYardError
 
 POLICY_KEYS = ("folder", "overrides", "quick")
@@ -91,8 +92,6 @@ def _picker(launch: Launch) -> None:
 
 
 def _learner(launch: Launch) -> None:
-    from gpuyard.training.setting import trainer_of
-
     trainer_of(replace(launch, config={**launch.config, "jobs": 1}))  # workers would be started
 
 

@@ -15,8 +15,10 @@ from gpuyard.launch.build import (
     build,
     check_choice,
     check_count,
+    check_kinds,
     check_plain,
     check_texts,
+    check_training,
     resolve,
     section,
 )
@@ -24,6 +26,7 @@ from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.targets import new_name
+from gpuyard.training.board import check_logger
 from gpuyard.training.form import (
     REACHES,
     WEIGHTS,
@@ -58,7 +61,7 @@ from marl.env import SPEC
 from marl.env.layout import CodecRules
 from marl.env.world import TRAIN_PHYSICS
 from marl.policy import policy_folder
-from marl.training.spec import ClusterRay, LocalRay
+from marl.training.spec import ClusterRay, LocalRay, RaySpec
 from sim.arrays import FloatArray
 from sim.errors import override
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
@@ -143,6 +146,18 @@ RULES: Rules = SEED | {
     "held_out.first": (True, 0),
     "held_out.windows": (True, 2),
 }
+
+
+def check_all(launch: Launch) -> None:
+    """Check what needs neither torch nor Ray; set what Ray reads. GpuYardError: it is wrong."""
+    check_training(launch.config)
+    check_kinds(launch.config, bool, "page")
+    check_kinds(launch.config, Path | None, "resume")
+    check_logger(launch.config["logger"])
+    ray: RaySpec = launch.build("ray")
+    os.environ.update(ray.environment())
+    ray.check_answer()
+    launch.build("algo")  # checks its knobs
 
 
 def episodes_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Episodes":

@@ -5,7 +5,6 @@ Torch and Ray load only once the configuration is known to be good.
 
 import logging
 import math
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import SEED, Rules, build_as, check_kinds, check_plain, check_training
+from gpuyard.launch.build import SEED, Rules, build_as, check_kinds, check_plain
 from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.launch.start import Launch, program, start
-from gpuyard.training.board import check_logger
+from gpuyard.training.setting import check_all
 from marl.rllib.checkpoint import FOLDER as CHECKPOINT
 from marl.rllib.checkpoint import (
     OLD,
@@ -25,7 +24,6 @@ from marl.rllib.checkpoint import (
     only_checkpoint,
     replace_checkpoint,
 )
-from marl.training.spec import RaySpec
 from sim.files import write_atomically
 
 if TYPE_CHECKING:
@@ -52,18 +50,6 @@ def train_agents(cfg: DictConfig) -> None:
         from gpuyard.pages.comparison_page import write_folder_page
 
         write_folder_page(launch.folder, launch.record, launch.config, title="training")
-
-
-def check_all(launch: Launch) -> None:
-    """Check what needs neither torch nor Ray; set what Ray reads. GpuYardError: it is wrong."""
-    check_training(launch.config)
-    check_kinds(launch.config, bool, "page")
-    check_kinds(launch.config, Path | None, "resume")
-    check_logger(launch.config["logger"])
-    ray: RaySpec = launch.build("ray")
-    os.environ.update(ray.environment())
-    ray.check_answer()
-    launch.build("algo")  # checks its knobs
 
 
 PICKER_RULES = {**SEED, "validation_windows": (True, 1)}

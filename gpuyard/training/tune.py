@@ -3,27 +3,30 @@
 import logging
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.progress import Progress
 
 from gpuyard.launch.build import resolve, yaml_text
-from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.errors import ConfigError, explain, nearest
 from gpuyard.launch.start import Launch
 from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
+from gpuyard.pages.comparison_page import write_folder_page
 from gpuyard.training.session import Training, learn
-from gpuyard.training.setting import AUTO
+from gpuyard.training.setting import AUTO, check_all
 from marl.rllib.cluster import connect
 from marl.rllib.search import STORE, SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import RaySpec, TrainingError
-from sim.errors import override
+from sim.errors import GpuYardError, override
 from sim.files import csv_text, write_atomically
 from sim.report.table_text import TableText, rich_tables
 
@@ -34,20 +37,23 @@ TABLE = "tune.csv"
 
 
 def tune(launch: Launch, cfg: DictConfig) -> None:
-    """Search, write tune.csv, print the table and the best values.
+    """Search, write tune.csv and its page, print the table and the best values.
 
     Raises:
-        ConfigError: a key of the space is none of the configuration, or `resume` names a folder.
+        ConfigError: a key or value of the space is none of the configuration, or `resume` names a
+            folder.
         TrainingError: a trial failed.
         KeyboardInterrupt: the search was interrupted; Tune keeps that to itself.
     """
     spec: SearchSpec = launch.build("tune")
     _check(spec, cfg)
+    base = OmegaConf.to_container(cfg)
+    _check_values(spec, launch, base)
     _check_earlier(launch.folder, cfg)
     ray: RaySpec = launch.build("ray")
     connect(ray, trials=spec.max_concurrent or 1)
     _begin(launch)
-    trial = partial(_trial, launch=launch, base=OmegaConf.to_container(cfg))
+    trial = partial(_trial, launch=launch, base=base)
     heard = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:  # Tune ends its trials at SIGINT alone
         results = search(
@@ -61,8 +67,14 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
         )
     finally:
         signal.signal(signal.SIGTERM, heard)
-    text = _text(results, spec.keys)
+    _conclude(launch, _text(results, spec.keys), results)
+
+
+def _conclude(launch: Launch, text: TableText, results: Sequence[TrialResult]) -> None:
+    """Write and print the table, best first, and the best values; errors as `tune`."""
     write_atomically(launch.folder / TABLE, csv_text(text.headers, text.settings[0][1]).encode())
+    if launch.config["page"]:
+        write_folder_page(launch.folder, launch.record, launch.config, title="search")
     table_console().print(rich_tables(text))
     ended = sum(each.ended for each in results)
     if ended < len(results):
@@ -84,19 +96,23 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
 
 def _trial(values: dict[str, Any], *, launch: Launch, base: Any) -> None:
     """One training with `values`, in a folder of its own, from where it was if it ran before."""
+    folder = launch.folder / TRIALS / trial_name()
+    folder.mkdir(parents=True, exist_ok=True)
+    one = _launched(values, launch, base, folder)
+    run = Training(one)
+    with Progress(console=Console(stderr=True, quiet=True)) as quiet:
+        learn(run, quiet, partial(_tell, run))
+    run.summarise(one.record)
+
+
+def _launched(values: Mapping[str, Any], launch: Launch, base: Any, folder: Path) -> Launch:
+    """A training with `values`, from where it was if it ran in this folder before."""
     cfg = OmegaConf.create(base)
     for key, value in values.items():
         OmegaConf.update(cfg, key, value)
-    config, text = resolve(cfg), yaml_text(cfg)
-    folder = launch.folder / TRIALS / trial_name()
-    folder.mkdir(parents=True, exist_ok=True)
-    record = replace(
-        launch.record, overrides=(*launch.record.overrides, *_overrides(values)), config_yaml=text
-    )
-    run = Training(Launch(folder=folder, config={**config, "resume": AUTO}, record=record))
-    with Progress(console=Console(stderr=True, quiet=True)) as quiet:
-        learn(run, quiet, partial(_tell, run))
-    run.summarise(record)
+    overrides = (*launch.record.overrides, *_overrides(values))
+    record = replace(launch.record, overrides=overrides, config_yaml=yaml_text(cfg))
+    return Launch(folder=folder, config={**resolve(cfg), "resume": AUTO}, record=record)
 
 
 def _tell(run: Training, iteration: int, judged: float | None) -> None:
@@ -122,6 +138,31 @@ def _check(spec: SearchSpec, cfg: DictConfig) -> None:
             )
         if isinstance(around[name], DictConfig):
             raise ConfigError(f"tune.space has the key {key}, a section; name a key of it")
+
+
+def _check_values(spec: SearchSpec, launch: Launch, base: Any) -> None:
+    """Raise ConfigError for a value with which no training can be made.
+
+    The other keys are as they are, or all at one of their ends: a minibatch may suit those alone.
+    """
+    others = [{}, *({key: ends[at] for key, ends in spec.ends.items()} for at in (0, -1))]
+    for key, ends in spec.ends.items():
+        for value in ends:
+            faults = (_fault({**more, key: value}, launch, base) for more in others)
+            told = list(takewhile(bool, faults))
+            if len(told) == len(others):
+                raise ConfigError(f"tune.space has {key}={_value(value)}, but {told[0]}")
+
+
+def _fault(values: Mapping[str, Any], launch: Launch, base: Any) -> str:
+    """Why no training can be made with `values`; empty where one can."""
+    try:
+        one = _launched(values, launch, base, launch.folder / TRIALS)
+        check_all(one)
+        Training(one)
+    except (GpuYardError, OmegaConfBaseException) as error:
+        return explain(error)
+    return ""
 
 
 def _check_earlier(folder: Path, cfg: DictConfig) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, nextafter
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,18 @@ class SearchSpec:
     def keys(self) -> list[str]:
         """Dotted keys that the search sets."""
         return [str(entry["key"]) for entry in self.space]
+
+    @property
+    def ends(self) -> dict[str, list[Any]]:
+        """Key -> all of its values, of a range the least and the greatest that may be drawn."""
+        return {key: _ends(entry) for key, entry in zip(self.keys, self.space, strict=True)}
+
+
+def _ends(entry: Mapping[str, Any]) -> list[Any]:
+    if "values" in entry:
+        return list(entry["values"])
+    low, high = entry["low"], entry["high"]  # which is never drawn
+    return [low, high - 1 if entry["type"] == "randint" else nextafter(high, low)]
 
 
 def _check(place: str, entry: object) -> None:
