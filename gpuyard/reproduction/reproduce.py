@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gpuyard.evaluation.task import ours_of
+from gpuyard.evaluation.task import ours_of, task_labels
 from gpuyard.launch.build import check_choice, check_confidence, check_count, check_kinds
 from gpuyard.launch.errors import ConfigError, called, instead
 from gpuyard.launch.start import Launch, program, start
@@ -50,6 +50,7 @@ from sim.report.figure_studies import league_heat, rank_figure
 from sim.report.headline import FILES as HEADLINE_FILES
 from sim.report.headline import headline_cells, write_headline
 from sim.report.league import (
+    METRIC,
     League,
     LeagueRun,
     default_reference,
@@ -108,12 +109,10 @@ def reproduce(cfg: DictConfig) -> None:
 
 
 def _put_table(launch: Launch, experiment: str) -> None:
-    """Put the table of page.md where the page of results has it."""
-    path = launch.folder / PAGE_FILE
-    if not path.is_file():
-        raise ConfigError(f"experiment={experiment} writes no {PAGE_FILE}; leave out into=")
+    """Put the table of page.md, which every program writes, where the page of results has it."""
+    table = (launch.folder / PAGE_FILE).read_text(encoding="utf-8")
     page = Path(str(launch.config["into"]))
-    put_into(page, name=experiment, table=path.read_text(encoding="utf-8"))
+    put_into(page, name=experiment, table=table)
     print(f"the table is in {page}")
 
 
@@ -185,7 +184,26 @@ def plan(launch: Launch, prepared: Prepare) -> tuple[Reproduction, list[Planned]
     words = asked()
     found = reproduction_of(config.get("reproduce"), experiment=words.experiment)
     cells = [prepared(cell) for cell in cells_of(found, words)[: config["most_cells"]]]
-    return found, planned_of(cells, missing=config["missing"], picked_on=found.picked_on)
+    planned = planned_of(cells, missing=config["missing"], picked_on=found.picked_on)
+    if config["into"] is not None:
+        _check_page(found, planned)
+    return found, planned
+
+
+def _check_page(found: Reproduction, planned: Sequence[Planned]) -> None:
+    """Raise ConfigError if the page's table would be empty: what is run is in none of its rows."""
+    metrics = dict.fromkeys(
+        (METRIC, *(row.metric for each in found.page for row in each.rows)), 1.0
+    )
+    firsts = [each for each in planned if each.task.window == 0 and not each.picks]
+    labels = [each.labelled(task_labels(each.task)) for each in firsts]
+    runs = [LeagueRun(each.cell, each.workload, ComparisonRow(of, metrics))
+            for each, of in zip(firsts, labels, strict=True)]  # fmt: skip
+    if not page_markdown(found.page, runs, confidence=0.95):
+        raise ConfigError(
+            "into: no row and column of reproduce.page is of schedulers and cells that would be "
+            "run; leave out into=, or run some of them"
+        )
 
 
 def check_ahead(

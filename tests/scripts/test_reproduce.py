@@ -214,6 +214,8 @@ def test_the_list_names_every_experiment_with_the_node():
     ((*QUICK, FEW, "fresh=yes"), ("fresh is 'yes'; it must be true or false",)),
     ((*QUICK, FEW, "level=5e-5"), ("level is 5e-05; it must lie from 0.0001 to 0.9999",)),
     ((*QUICK, FEW, "reproduce.cells=[3]"), ("cells[0] is 3",)),
+    (("experiment=dally_batch", "debug=quick", FEW, "into=docs/results/dally.md"),
+     ("into: no row and column of reproduce.page is of schedulers",)),
     ((*QUICK, FEW, "reproduce.paper=3"), ("reproduce.paper is 3; it must be a list of claims",)),
 ])  # fmt: skip
 def test_what_cannot_be_is_one_message(start, words, told):
