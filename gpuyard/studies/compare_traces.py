@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
-from rich.table import Table
 
 from gpuyard.launch.build import SEED, build, check_plain, section
 from gpuyard.launch.errors import ConfigError
@@ -27,6 +26,7 @@ from sim.files import forget, write_atomically
 from sim.jobs import JobTable, never_ran
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.table_text import RichTable
 from sim.traces.estimators import NoEstimator
 from sim.traces.likeness import (
     ALIKE_LAGS,
@@ -231,12 +231,10 @@ def _draws(config: Mapping[str, Any], jobs: int) -> list[JobSample]:
     return [JobSample.of(table, section["name"]) for table in tables]
 
 
-def _table(distances: Sequence[Distance], names: tuple[str, str]) -> Table:
-    table = Table(*HEADERS, title=f"{names[0]} and {names[1]}", title_justify="left")
-    for distance in distances:
-        far = distance.over_floor > 1
-        table.add_row(*likeness_cells(distance), style="bold" if far else None)
-    return table
+def _table(distances: Sequence[Distance], names: tuple[str, str]) -> RichTable:
+    rows = tuple(map(likeness_cells, distances))
+    far = [number for number, each in enumerate(distances) if each.over_floor > 1]
+    return RichTable(HEADERS, f"{names[0]} and {names[1]}", rows, texts=1, bold=far)
 
 
 NO_LIMIT = 1 << 60  # GPUs: no gang is too large to be compared

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
-from rich.table import Table
 
 from gpuyard.launch.build import SEED, build, check_kinds, check_plain, misfit
 from gpuyard.launch.errors import ConfigError
@@ -23,6 +22,7 @@ from gpuyard.studies.compare_traces import is_generated, jobs_and_clock
 from sim.errors import check_numbers, override
 from sim.files import write_atomically
 from sim.jobs import JobTable
+from sim.report.table_text import RichTable
 from sim.times import HOUR_S
 from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.fit_parts import OutcomeShares, fit_owners, shares_in
@@ -134,21 +134,24 @@ def trace_of(config: Mapping[str, Any]) -> Trace:
     return trace if options["load"] is None else scale_load(trace, options["load"], gpus)
 
 
-def _tables(found: Shape) -> tuple[Table, Table]:
-    sizes = Table("GPUs a job", *CLASSES, title="shares", title_justify="left")
-    sizes.add_row("of jobs", *(f"{share:.1%}" for share in found.size_shares))
-    sizes.add_row("of GPU time", *(f"{share:.1%}" for share in found.work_shares))
-    rest = Table("", "value", title="figures", title_justify="left")
-    for name, value in zip(("p50", "p90", "p99", "mean"), found.duration_s, strict=True):
-        rest.add_row(f"duration {name} [s]", f"{value:,.0f}")
-    rest.add_row("mean gang [GPUs]", f"{found.mean_gang:.2f}")
-    rest.add_row("jobs an hour", f"{found.jobs_per_h:.1f}")
+def _tables(found: Shape) -> tuple[RichTable, RichTable]:
+    shares = {"of jobs": found.size_shares, "of GPU time": found.work_shares}
+    sizes = tuple((name, *(f"{share:.1%}" for share in of)) for name, of in shares.items())
+    lasting = zip(("p50", "p90", "p99", "mean"), found.duration_s, strict=True)
     uneven = "-" if math.isnan(found.dispersion) else f"{found.dispersion:.1f}"
-    rest.add_row("variance / mean of hourly jobs", uneven)
-    rest.add_row("variation of gaps", f"{found.gap_cv:.2f}")
-    rest.add_row("gaps of 0 s", f"{found.zero_gap_frac:.1%}")
-    rest.add_row("mean demand [GPUs]", f"{found.demand_gpus:.1f}")
-    return sizes, rest
+    figures = (
+        *((f"duration {name} [s]", f"{value:,.0f}") for name, value in lasting),
+        ("mean gang [GPUs]", f"{found.mean_gang:.2f}"),
+        ("jobs an hour", f"{found.jobs_per_h:.1f}"),
+        ("variance / mean of hourly jobs", uneven),
+        ("variation of gaps", f"{found.gap_cv:.2f}"),
+        ("gaps of 0 s", f"{found.zero_gap_frac:.1%}"),
+        ("mean demand [GPUs]", f"{found.demand_gpus:.1f}"),
+    )
+    return (
+        RichTable(("GPUs a job", *CLASSES), "shares", sizes, texts=1),
+        RichTable(("", "value"), "figures", figures, texts=1),
+    )
 
 
 RULES = {**SEED, "duration_parts": (True, 1), "default_jobs": (True, 1)}

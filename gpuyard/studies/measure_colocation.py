@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
-from rich.table import Table
 
 from gpuyard.launch.build import SEED, Rules, check_plain, check_texts
 from gpuyard.launch.errors import ConfigError
@@ -35,6 +34,7 @@ from interference.measuring.together import (
     run_together,
 )
 from interference.rows import CoRows
+from sim.report.table_text import RichTable
 
 log = logging.getLogger(__name__)
 
@@ -171,11 +171,12 @@ def _tasks(config: dict[str, Any], device: Device, group: Group) -> tuple[LoopTa
     return tuple(tasks)
 
 
-def _table(rows: CoRows) -> Table:
+def _table(rows: CoRows) -> RichTable:
     """Groups of two and more; loops alone are at 1 by definition."""
-    table = Table("victim", "beside", "normalised speed", title="Speed together over alone")
-    for victim, others, speed in zip(rows.victim, rows.aggressors, rows.norm_speed, strict=True):
-        if others:
-            text = "does not fit" if np.isnan(speed) else f"{speed:.3f}"
-            table.add_row(victim, " + ".join(others), text)
-    return table
+    lines = tuple(
+        (victim, " + ".join(others), "does not fit" if np.isnan(speed) else f"{speed:.3f}")
+        for victim, others, speed in zip(rows.victim, rows.aggressors, rows.norm_speed, strict=True)
+        if others
+    )
+    headers = ("victim", "beside", "normalised speed")
+    return RichTable(headers, "Speed together over alone", lines, texts=2)

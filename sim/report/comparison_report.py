@@ -16,9 +16,9 @@ from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, t
 from sim.report.job_times import Interval
 from sim.report.standings import Setting, Standing, beside_agents, standings
 from sim.report.table_text import (
+    RichTable,
     interval_text,
     markdown_table,
-    plain_table,
     rich_tables,
     table_text,
     write_markdown,
@@ -27,7 +27,6 @@ from sim.times import TimeUnit, unit_for
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.table import Table
 
 
 MOST_POINTS = 12  # columns of a table that can be read
@@ -143,17 +142,10 @@ def sweep_markdown(sweep: Sweep) -> str:
     return f"## {sweep_title(sweep)}\n\n" + "\n".join(lines) + "\n"
 
 
-def sweep_table(sweep: Sweep) -> Table:
+def sweep_table(sweep: Sweep) -> RichTable:
     """The table for a terminal."""
-    from rich.markup import escape
-
-    table = plain_table(sweep_title(sweep))
-    table.add_column("scheduler", overflow="fold")
-    for point in sweep.points:
-        table.add_column(escape(" /\n".join(point)), justify="right", no_wrap=True)
-    for cells in sweep_rows(sweep):
-        table.add_row(*map(escape, cells))
-    return table
+    headers = ("scheduler", *(" /\n".join(point) for point in sweep.points))
+    return RichTable(headers, sweep_title(sweep), tuple(map(tuple, sweep_rows(sweep))), texts=1)
 
 
 MOST_LINES = 14

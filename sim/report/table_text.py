@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +16,7 @@ from sim.report.standings import Setting, Standing
 from sim.times import TimeUnit, axis_unit_for, unit_for
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, ConsoleOptions, Group
     from rich.table import Table
 
 UNCOUNTED = "* has measured jobs that never finished or gave up, which its means do not count."
@@ -240,7 +240,9 @@ def decimals_of(value: float) -> int:
 
 _TEXT_COLUMNS = 3  # scheduler, role, information
 _NARROWEST = 14  # characters of a scheduler's name on one line
-_NARROWEST_NUMBER = 8
+_NARROWEST_HEAD = 11
+_WIDEST_LEAST = 24  # longer texts may be folded
+_BESIDE = 2  # characters a column, beside its own
 
 
 def rich_tables(text: TableText, *, texts: int = _TEXT_COLUMNS) -> Group:
@@ -248,37 +250,87 @@ def rich_tables(text: TableText, *, texts: int = _TEXT_COLUMNS) -> Group:
     from rich.console import Group
     from rich.markup import escape
 
-    tables = (_rich_table(text.headers, title, rows, texts) for title, rows in text.settings)
+    tables = (RichTable(text.headers, title, rows, texts) for title, rows in text.settings)
     return Group(*tables, escape(text.note))
 
 
-def plain_table(title: str) -> Table:
-    """A table for a terminal under its title, without columns yet."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+@dataclass(frozen=True)
+class RichTable:
+    """A table for a terminal; in a narrow one columns go on below, beside the names again."""
 
-    return Table(
-        title=escape(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0), pad_edge=False,
-    )  # fmt: skip
+    headers: tuple[str, ...]
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    texts: int  # so many columns are texts, the first of them names; the others numbers
+    bold: Collection[int] = ()  # rows beside ours
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """The columns that have room, then the others."""
+        del console
+        least, whole = zip(*map(self._widths, range(len(self.headers))), strict=True)
+        for number, places in enumerate(_side_by_side(least, options.max_width)):
+            widths = _filled(
+                [least[place] for place in places], [whole[place] for place in places],
+                options.max_width,
+            )  # fmt: skip
+            yield self._table(places, "" if number else self.title, widths)
 
-def _rich_table(
-    headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...], ...], texts: int
-) -> Table:
-    from rich.markup import escape
+    def _widths(self, place: int) -> tuple[int, int]:
+        """Characters of a column: the fewest, at which names and headers are folded; for all."""
+        cells, head = [row[place] for row in self.rows], _head(self.headers[place])
+        longest = max(map(len, cells), default=0)
+        whole = max([longest, *map(len, head.split("\n"))])
+        if place == 0:
+            return min(_NARROWEST, whole), whole
+        heads = min(max(map(len, head.split()), default=0), _NARROWEST_HEAD)
+        return min(max(longest, heads), _WIDEST_LEAST), whole
 
-    table = plain_table(title)
-    for place, header in enumerate(headers):
-        side: Literal["left", "right"] = "left" if place < texts else "right"
-        table.add_column(
-            escape(header.replace(" [", "\n[")), justify=side, overflow="fold",
-            no_wrap=0 < place < texts, min_width=_NARROWEST_NUMBER if place else _NARROWEST,
+    def _table(self, places: Sequence[int], title: str, widths: Sequence[int]) -> Table:
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(
+            title=escape(title) or None, title_justify="left", title_style="bold",
+            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
         )  # fmt: skip
-    for cells in rows:
-        table.add_row(*map(escape, cells), style="bold" if "(ours)" in cells else "")
-    return table
+        for place, width in zip(places, widths, strict=True):
+            side: Literal["left", "right"] = "left" if place < self.texts else "right"
+            head = escape(_head(self.headers[place]))
+            table.add_column(head, justify=side, overflow="fold", width=width)
+        for number, cells in enumerate(self.rows):
+            shown = (escape(cells[place]) for place in places)
+            strong = "(ours)" in cells or number in self.bold
+            table.add_row(*shown, style="bold" if strong else "")
+        return table
+
+
+def _head(header: str) -> str:
+    """The unit has a line of its own."""
+    return header.replace(" [", "\n[")
+
+
+def _side_by_side(least: Sequence[int], room: int) -> list[list[int]]:
+    """Places of columns, the names before as many others as there is room for."""
+    found, left = [[0]], room - least[0] - _BESIDE
+    for place, width in enumerate(least[1:], 1):
+        if len(found[-1]) > 1 and width + _BESIDE > left:
+            found.append([0])
+            left = room - least[0] - _BESIDE
+        found[-1].append(place)
+        left -= width + _BESIDE
+    return found
+
+
+def _filled(least: Sequence[int], whole: Sequence[int], room: int) -> list[int]:
+    """Widths of columns side by side: what is left goes first to those that lack the fewest."""
+    lacking = [wanted - width for wanted, width in zip(whole, least, strict=True)]
+    widths, left = list(least), room - sum(least) - _BESIDE * len(least)
+    for place in sorted(range(len(least)), key=lacking.__getitem__):
+        more = max(min(lacking[place], left), 0)
+        widths[place] += more
+        left -= more
+    return widths
 
 
 def markdown(text: TableText, *, texts: int = _TEXT_COLUMNS) -> str:

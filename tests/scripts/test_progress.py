@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from gpuyard.launch import terminal as progress
 from sim.report.table_text import TableText, rich_tables
@@ -218,3 +219,17 @@ def test_a_headline_that_goes_to_a_file_is_not_cut_off(capsys, monkeypatch):
     row = (*names, *["12.3 ± 0.4"] * 9, "0.684 ± 0.002")
     progress.table_console().print(rich_tables(TableText(headers, (("a", (row,)),), "")))
     assert "0.684 ± 0.002" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 130])
+def test_a_narrow_terminal_folds_names_and_cuts_no_number(capsys, columns: int):
+    numbers = [f"{place}.684 ± 172,800.0" for place in range(9)]
+    headers = ("scheduler", "role", "information", *(f"number {at} [h]" for at in range(9)))
+    name = "smallest_gang+consolidated+selective1.2+least_loaded"
+    text = TableText(headers, (("title", ((name, "composite", "predicted", *numbers),)),), "note")
+    Console(width=columns, color_system=None).print(rich_tables(text))
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert [each for each in (*numbers, "composite", "predicted") if each not in out] == []
+    assert max(map(len, lines)) <= columns and "…" not in out
+    assert sum("title" in line for line in lines) == 1
