@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.errors import EndlessRun, InvalidDecision, SimulationError
+from sim.errors import EndlessRun, InvalidDecision, SimulationError, amount
 from sim.jobs import JobTable
 from sim.kernel import step as verdicts
 from sim.kernel.layout import BLOCKED, QUEUED, RUNNING, State
@@ -90,13 +90,15 @@ def stuck(state: State, jobs: JobTable) -> SimulationError:
     size = int(state.partition[home]["gpus"])
     fix = "does it fit there, and may it be forwarded?"
     if gang > size:
-        fix = f"that has {size} GPUs in all, so let it go elsewhere, as by forwarding=steal."
+        all_of = amount(size, "GPU")
+        fix = f"that has {all_of} in all, so let it go elsewhere, as by forwarding=steal."
     away = int(np.count_nonzero(state.server["closed"] > 0))
-    note = f" {away} servers are away for good." if away else ""
+    note = f" Away for good: {amount(away, 'server')}." if away else ""
     return SimulationError(
-        f"{waiting} jobs wait forever from t={now_s:.1f} s on: nothing runs, nothing "
+        f"{amount(waiting, 'job')} {'waits' if waiting == 1 else 'wait'} forever from "
+        f"t={now_s:.1f} s on: nothing runs, nothing "
         f"arrives, and the scheduler starts none. The first is job "
-        f"{jobs.job_id[job]} ({gang} GPUs) in partition {home}; {fix}{note}"
+        f"{jobs.job_id[job]} ({amount(gang, 'GPU')}) in partition {home}; {fix}{note}"
     )
 
 
@@ -127,7 +129,7 @@ def endless(state: State, jobs: JobTable, since_s: float) -> EndlessRun:
 def _reason(verdict: int, job: int, what: int, state: State) -> str:
     row = state.job[job]
     least, most = int(row["least_gpus"]), int(row["most_gpus"])
-    needs = f"{least}" if least == most else f"{least} to {most}"
+    needs = amount(least, "GPU") if least == most else f"{least} to {most} GPUs"
     words = {
         verdicts.NOT_RUNNING: f"must be running, but is {STATUS[row['status']]}",
         verdicts.NOT_QUEUED: f"must be waiting, but is {STATUS[row['status']]}",
@@ -139,7 +141,7 @@ def _reason(verdict: int, job: int, what: int, state: State) -> str:
         f"partition {what}",
         verdicts.STARTED_TWICE: "is started twice in one decision; name it once",
         verdicts.PREEMPTED_TWICE: "is preempted twice in one decision; name it once",
-        verdicts.WRONG_GANG: f"needs {needs} GPUs, the decision names {what}",
+        verdicts.WRONG_GANG: f"needs {needs}, the decision names {what}",
         verdicts.PAST_LEASE: "gets a lease that does not end after now; give a longer one or None",
     }
     return words[verdict] if verdict in words else _gpu_reason(verdict, job, what, state)

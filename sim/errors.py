@@ -46,8 +46,8 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 def amount(number: int, noun: str) -> str:
-    """`1 agent`, `1,200 agents`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    """`1 agent`, `1,200 agents`, `2 stretches`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
 
 
 RULES: dict[str, Callable[[float], bool]] = {  # of a number, as messages word them

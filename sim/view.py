@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
-from sim.errors import SignalError, nearest
+from sim.errors import SignalError, amount, nearest
 from sim.jit import kernel
 from sim.jobs import JobTable
 from sim.kernel.allocation import Seated, Spares
@@ -182,7 +182,8 @@ class JobColumns:
         unknown = 0 if self._is_predicted else int(np.isnan(self._estimate_s).sum())
         if unknown:
             raise SignalError(
-                f"{unknown} of {len(self._estimate_s)} jobs have no duration prediction; choose "
+                f"{unknown} of {amount(len(self._estimate_s), 'job')} have no duration "
+                "prediction; choose "
                 "estimator=group_median or limit "
                 "(noisy and oracle look at the truth), or a scheduler that needs none"
             )

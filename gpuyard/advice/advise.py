@@ -57,6 +57,7 @@ from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import in_processes, processes_of
 from gpuyard.launch.terminal import RunCount, table_console
+from sim.errors import amount
 from sim.files import physics_words
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def advise(
         log.info("left out: %s", words)
     rows = _counted(candidates, processes_of(config["jobs"], cpu_count()))
     past, why = _past(config, scenario, waited_s)
-    gone = [f"{misfits} jobs that fit nowhere on the cluster"] if misfits else []
+    gone = [f"{amount(misfits, 'job')} that fit nowhere on the cluster"] if misfits else []
     advice = advice_of(
         [*rows, *past], aim=config["aim"], confidence=config["confidence"],
         left_out=[*left_out, *gone, *why], notes=notes,
@@ -289,7 +290,8 @@ def _check_blocks(blocks: int, counted: int) -> None:
     most = max(counted // JOBS_OF_A_BLOCK, MOST_BLOCKS)
     if blocks > most:
         raise ConfigError(
-            f"blocks is {blocks}, too many for {counted} jobs that count; set blocks={most} or less"
+            f"blocks is {blocks}, too many for {amount(counted, 'job')} that count; set "
+            f"blocks={most} or less"
         )
     if counted < FEW_JOBS * blocks:
         log.warning(

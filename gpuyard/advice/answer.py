@@ -24,6 +24,7 @@ from gpuyard.evaluation.again import Again, Seen, drawn
 from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
 from gpuyard.pages.sections import text_cell
+from sim.errors import amount
 from sim.files import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.report.job_times import percent
@@ -183,7 +184,7 @@ def table_of(advice: Advice) -> TableText:
         ]
         rows.append(tuple(cells))
     jobs = int(frame["jobs"].max())
-    title = f"{jobs:,} jobs, ranked by {AIMS[aim].words}"
+    title = f"{amount(jobs, 'job')}, ranked by {AIMS[aim].words}"
     return TableText(tuple(headers), ((title, tuple(rows)),), _note(advice))
 
 

@@ -26,7 +26,7 @@ from gpuyard.training.learn import rounded, write_curve, write_weights
 from gpuyard.training.setting import OF_LEARNING, trainer_of
 from gpuyard.training.windows import Evaluator, InProcess, SourceSpec, scheduler_of
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError, override
+from sim.errors import GpuYardError, amount, override
 from sim.report.run_folder import collect_record
 from sim.scoring.weights import ScoreWeights, score_weights_of
 
@@ -116,7 +116,7 @@ class Learned:
         )
         return (
             f"begun as {self.beginning.name}, of {self.tried} beginnings the best there; "
-            f"{self.updates} updates in {self.minutes:.1f} minutes {what}"
+            f"{amount(self.updates, 'update')} in {self.minutes:.1f} minutes {what}"
         )
 
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import ASKED, physics_name
 from gpuyard.launch.targets import new_name
-from sim.errors import TraceError
+from sim.errors import TraceError, amount
 from sim.files import physics_words
 from sim.times import time_text
 from sim.traces.workload import Lost, TraceWorkload
@@ -163,7 +163,7 @@ def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:
     gang = workload.get("max_gang")
     low_s, high_s = (workload.get(f"{end}_duration_s") for end in ("min", "max"))
     if gang is not None:
-        yield f"gangs cut to {gang} GPUs"
+        yield f"gangs cut to {amount(gang, 'GPU')}"
     if low_s is not None and high_s is not None:
         yield f"durations kept within {time_text(low_s)} and {time_text(high_s)}"
     elif low_s is not None:
@@ -195,13 +195,13 @@ def _left_out(workload: Mapping[str, Any], source: object) -> Iterator[str]:
             at if isinstance(at, str) else "its end" if at is None else f"{at:g} s"
             for at in (start_s or 0, end_s)
         )  # fmt: skip
-        counted = "" if lost is None else f" ({lost.inside:,} of {lost.jobs:,} jobs)"
+        counted = "" if lost is None else f" ({lost.inside:,} of {amount(lost.jobs, 'job')})"
         yield f"the trace from {since} to {until}{counted}"
     if strict is False:
         counted = "" if lost is None else f"{lost.faulty:,} of {lost.rows:,} "
         yield f"{counted}rows with faults left out"
     if shares and lost is not None and lost.parts:
-        yield f"{lost.parts:,} jobs with {shares}"
+        yield f"{amount(lost.parts, 'job')} with {shares}"
     if workload.get("drop_too_large"):
         yield "jobs larger than the cluster left out"
     if "path" in workload and workload["rules"]["unknown_gpu_types"] == "any":

@@ -16,7 +16,7 @@ from gpuyard.launch.errors import ConfigError
 from marl.env.world import World
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.engine.given import check_scheduler
-from sim.errors import TraceError
+from sim.errors import TraceError, amount
 from sim.files import Labels
 from sim.jobs import JobTable
 from sim.physics.gpu_table import gpu_table, other_names
@@ -117,9 +117,11 @@ class Experiment:
         if len(rows):
             row = int(rows[0])
             raise TraceError(
-                f"job {jobs.job_id[row]}: a gang of {jobs.num_gpus[row]} GPUs fits none of the "
-                f"{self.world.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
-                f"jobs); set workload.max_gang={largest}, or use fewer agents"
+                f"job {jobs.job_id[row]}: a gang of {amount(jobs.num_gpus[row], 'GPU')} fits "
+                "none of the "
+                f"{amount(self.world.partitions, 'partition')}, of at most "
+                f"{amount(largest, 'GPU')} ({amount(len(rows), 'such job')}); set "
+                f"workload.max_gang={largest}, or use fewer agents"
             )
         return self._with_speed(jobs)
 

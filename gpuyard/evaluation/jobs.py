@@ -12,7 +12,7 @@ import numpy as np
 from gpuyard.launch.errors import ConfigError
 from marl.env.world import World
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import GpuYardError, SignalError
+from sim.errors import GpuYardError, SignalError, amount
 from sim.jit import PACKAGES
 from sim.jobs import JobTable
 from sim.physics.reference import reference_steps_s
@@ -104,7 +104,7 @@ def speed_of_asked(jobs: JobTable, world: World) -> FloatArray:
 def misfit_words(jobs: JobTable, fits: BoolArray, world: World) -> str:
     """How many jobs have no room, and what the first of them asks for."""
     row = int(np.argmin(fits))
-    asks = f"{jobs.num_gpus[row]} GPUs"
+    asks = amount(jobs.num_gpus[row], "GPU")
     if jobs.demands is not None:
         cores = jobs.demands.cpu_milli[row] / MILLI
         gib = jobs.demands.memory_mib[row] / MIB_PER_GIB
@@ -112,7 +112,8 @@ def misfit_words(jobs: JobTable, fits: BoolArray, world: World) -> str:
         asks += f", each with {cores:g} cores, {gib:g} GiB and type {types}"
     where = "" if world.partitions == 1 else f" in one of {world.partitions} partitions"
     return (
-        f"{int((~fits).sum())} of {len(jobs)} jobs fit nowhere on {world.topology.name}{where}, "
+        f"{int((~fits).sum())} of {amount(len(jobs), 'job')} fit nowhere on "
+        f"{world.topology.name}{where}, "
         f"even when it is empty; the first is job {jobs.job_id[row]}: {asks}"
     )
 

@@ -15,6 +15,7 @@ from sim.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.engine.rule import Filling, own_code
+from sim.errors import amount
 from sim.kernel.free_gpus import workers_for
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
@@ -140,11 +141,11 @@ class _Instant:
         view = self.view
         size = int(view.topology.gpus_per_server[view.servers].sum())
         if size < self.gang:
-            return Reason.CAP, f"it has {size} GPUs, the job wants {self.gang}", True
+            return Reason.CAP, f"it has {amount(size, 'GPU')}, the job wants {self.gang}", True
         away = self._away()
         if usable.sum() + away.sum() >= self.gang:
             servers = np.count_nonzero(away)
-            words = f"{away.sum()} GPUs of {servers} server{'s' if servers > 1 else ''}"
+            words = f"{amount(away.sum(), 'GPU')} of {amount(int(servers), 'server')}"
             return Reason.DOWN, words, True
         return Reason.ROOM if room.sum() >= self.gang else Reason.NO_GPUS, "", True
 
@@ -270,8 +271,8 @@ class QueueJudge:
         child = self._child
         if len(ahead) and not child.skip_blocked and not isinstance(child, Easy):
             head = int(ahead[0])
-            gang = self._run.jobs.num_gpus[head]
-            return Reason.BEHIND, f"{named(self._run, ahead[:1])} of {gang} GPUs blocks it", True
+            gang = amount(self._run.jobs.num_gpus[head], "GPU")
+            return Reason.BEHIND, f"{named(self._run, ahead[:1])} of {gang} blocks it", True
         lacking = now.lacking(room, self._usable(now, occupancy))
         if lacking is not None:
             if lacking[0] is Reason.NO_GPUS and isinstance(child, PreemptiveScheduler):
@@ -393,7 +394,7 @@ class PolicyJudge:
         left = after.exclusive(view, job).usable_per_server
         if left.sum() < now.gang:
             return Reason.CHOSEN, others, False
-        spread = f"{left.sum()} GPUs stayed free, at most {left.max()} on one server"
+        spread = f"{amount(left.sum(), 'GPU')} stayed free, at most {left.max()} on one server"
         if self._declines:
             return Reason.COMPACT, f"it declined what was free: {spread}", True
         return Reason.CHOSEN, "; ".join(filter(None, [others, spread])), False

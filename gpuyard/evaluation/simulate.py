@@ -39,6 +39,7 @@ from gpuyard.pages.page import Figure, Table, write_page
 from gpuyard.pages.run_page import run_page
 from gpuyard.pages.sections import table_of_rows
 from sim.arrays import IntArray
+from sim.errors import amount
 from sim.files import Labels, write_atomically
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
@@ -246,7 +247,10 @@ def replay_log(cfg: DictConfig) -> None:
             _show(replay, event, config["heatmap"])
     replay.finish()
     jobs = len(replay.recorded.job_id)
-    print(f"{len(replay)} events of {jobs} jobs: consistent, every GPU was given back")
+    print(
+        f"{amount(len(replay), 'event')} of {amount(jobs, 'job')}: consistent, every GPU was "
+        "given back"
+    )
 
 
 def _chosen(replay: Replay, config: Mapping[str, Any]) -> IntArray:

@@ -187,10 +187,10 @@ def _curve_figures(folder: Path) -> list[Figure]:
             if TIMELINE[0] in each
         }
         left_out = setting.get("of", len(curves)) - len(curves)
-        others = f" Not drawn: {left_out} other schedulers." * (left_out > 0)
+        others = f" Not drawn: {amount(left_out, 'other scheduler')}." * (left_out > 0)
         drawn = [
             (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, whose),
-             f"{most} windows, 100 quantiles of each. Left and up is better.{others}"),
+             f"{amount(most, 'window')}, 100 quantiles of each. Left and up is better.{others}"),
             (use_figure(lines, whose), "Window 0, means over equal stretches of each run."),
         ]  # fmt: skip
         found += [

@@ -213,7 +213,7 @@ def _frames(
             away = share @ down[servers] >= 1.0 - 1e-9
             values[:, row, column] = np.where(away, np.nan, mean)
             rack = int(topology.server_rack[servers[0]])
-            single = f"server {label(names[servers[0]])}, {gpus[servers[0]]} GPUs"
+            single = f"server {label(names[servers[0]])}, {amount(gpus[servers[0]], 'GPU')}"
             words = single if len(servers) == 1 else f"{len(servers)} servers"
             hovers[row][column] = f"rack {rack}: {words}"
     return [percents(frame) for frame in values], hovers

@@ -32,6 +32,7 @@ from gpuyard.serving.held import (
     waiting_job,
 )
 from sim.arrays import IntArray
+from sim.errors import amount
 
 log = logging.getLogger(__name__)
 
@@ -212,13 +213,15 @@ class Board:
         if asked.gpus > largest:
             raise RequestError(
                 f"pod {asked.pod}: limits['{GPU_RESOURCE}'] is {asked.gpus}; the largest server "
-                f"has {largest} GPUs: ask for fewer, or for several pods as a gang ({GROUP})"
+                f"has {amount(largest, 'GPU')}: ask for fewer, or for several pods as a gang "
+                f"({GROUP})"
             )
         world = self._decider.world
         room = np.bincount(world.partition_of_server, weights=sizes // asked.gpus)
         if asked.pods > room.max():
             raise RequestError(
-                f"pod {asked.pod}: its gang has {asked.pods} pods of {asked.gpus} GPUs; even empty "
+                f"pod {asked.pod}: its gang has {amount(asked.pods, 'pod')} of "
+                f"{amount(asked.gpus, 'GPU')}; even empty "
                 f"servers have room for {room.max():.0f} of them: ask for fewer or smaller ones"
             )
 

@@ -13,7 +13,7 @@ import numpy as np
 from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI
 from gpuyard.serving.serve import read_token
 from sim.decision import Decision, Forward, Start
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, amount
 from sim.jobs import ANY_TYPE, Ask, ask_of
 from sim.report.run_tables import server_names
 from sim.topology.topology import Topology
@@ -128,7 +128,8 @@ class ServedScheduler:
         there = [(each["name"], each["gpus"]) for each in theirs["servers"]]
         if there != here:
             raise ServiceError(
-                f"the service decides for {len(there)} servers with {sum(n for _, n in there)} "
+                f"the service decides for {amount(len(there), 'server')} with "
+                f"{sum(n for _, n in there)} "
                 f"GPUs in all, and {topology.name} has {len(here)} with {topology.num_gpus}, or "
                 "other names; give both the same topology"
             )

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from gpuyard.serving.forms import GROUP, MOST_NAME, Asked, RequestError, RunningJob, WaitingJob
+from sim.errors import amount
 
 Job = TypeVar("Job", RunningJob, WaitingJob)
 
@@ -107,7 +108,8 @@ def bind(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
                 f"another name ({GROUP})"
             )
         raise RequestError(
-            f"pod {asked.pod}: its gang {asked.job} is of {held.pods} pods of {held.gpus} GPUs, "
+            f"pod {asked.pod}: its gang {asked.job} is of {amount(held.pods, 'pod')} of "
+            f"{amount(held.gpus, 'GPU')}, "
             f"the pod says {asked.pods} of {asked.gpus}; pods of one gang have to be alike"
         )
     server = held.bound.get(asked.pod)

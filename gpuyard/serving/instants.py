@@ -11,7 +11,7 @@ from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateFo
 from gpuyard.serving.places import SHOWN, Places, named
 from marl.env.world import World
 from sim.arrays import FloatArray, IntArray
-from sim.errors import InvalidDecision
+from sim.errors import InvalidDecision, amount
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, Identity, JobTable, codes_of
 from sim.simulator import Instant, Simulator, set_to
 from sim.view import Signal
@@ -199,7 +199,8 @@ class Setter:
         """Why it could not start on the whole cluster if that were empty; nothing if it could."""
         if job.gpus > self.largest:
             return (
-                f"gpus is {job.gpus}; the largest partition has {self.largest} GPUs, and a gang "
+                f"gpus is {job.gpus}; the largest partition has {amount(self.largest, 'GPU')}, "
+                "and a gang "
                 "stays inside one"
             )
         if not _more_than_gpus(job):

@@ -10,6 +10,7 @@ from gpuyard.launch.errors import instead
 from gpuyard.serving.forms import RequestError, RunningJob, WaitingJob
 from marl.env.world import World
 from sim.arrays import BoolArray, IntArray
+from sim.errors import amount
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.report.run_tables import server_names
 
@@ -162,7 +163,8 @@ class Places:
             free = np.flatnonzero(room & (self._topology.gpu_server == server))
             if len(free) < wanted:
                 raise RequestError(
-                    f"{where}.servers: {wanted} GPUs of {name}, which has {len(free)} that other "
+                    f"{where}.servers: {amount(wanted, 'GPU')} of {name}, which has {len(free)} "
+                    "that other "
                     "jobs of the request leave to it"
                 )
             chosen += free[:wanted].tolist()

@@ -19,7 +19,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.studies.compare_traces import is_generated, jobs_and_clock
-from sim.errors import check_numbers, override
+from sim.errors import amount, check_numbers, override
 from sim.files import write_atomically
 from sim.jobs import JobTable
 from sim.report.table_text import RichTable
@@ -102,8 +102,14 @@ def generate_trace(cfg: DictConfig) -> None:
     if len(trace) >= LEAST_JOBS and trace.submit_s[-1] > trace.submit_s[0]:
         table_console().print(*_tables(shape(trace)))
     if config["gpus"] is not None:
-        print(f"offered load on {config['gpus']} GPUs: {offered_load(trace, config['gpus']):.3f}")
-    print(f"{len(trace):,} jobs written to {out}; play them with {_reading(out, text, config)}")
+        print(
+            f"offered load on {amount(config['gpus'], 'GPU')}: "
+            f"{offered_load(trace, config['gpus']):.3f}"
+        )
+    print(
+        f"{amount(len(trace), 'job')} written to {out}; play them with "
+        f"{_reading(out, text, config)}"
+    )
 
 
 def _reading(path: Path, text: str, config: Mapping[str, Any]) -> str:
@@ -191,7 +197,7 @@ def fit_generator(cfg: DictConfig) -> None:
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, text.encode())
-    print(f"{len(jobs):,} jobs fitted; parameters written to {out}")
+    print(f"{amount(len(jobs), 'job')} fitted; parameters written to {out}")
     print(f"use: put it into workload/ of your own folder (gpuyard.yaml); workload={out.stem}")
 
 

@@ -34,7 +34,7 @@ from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from gpuyard.training.windows import VALIDATION, source_of
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError, override
+from sim.errors import GpuYardError, amount, override
 from sim.files import csv_text, write_atomically
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.league import ratio_over
@@ -168,7 +168,7 @@ def _write_scores(launch: Launch, trainer: Trainer, verdict: str) -> Path:
     config, record, saved = launch.config, launch.record, trainer.saved
     words = [
         *made_by(record),
-        f"seed {config['seed']}: the average of {saved.climb.update} updates of "
+        f"seed {config['seed']}: the average of {amount(saved.climb.update, 'update')} of "
         f"{config['pairs']} pairs, {saved.elapsed_s / 60:.1f} minutes.",
         verdict,
     ]

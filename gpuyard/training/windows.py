@@ -20,7 +20,7 @@ from gpuyard.training.form import Player, Standard, VectorForm, WindowSource
 from gpuyard.training.strategies import Climb, members
 from marl.env.world import TRAIN_PHYSICS
 from sim.arrays import FloatArray
-from sim.errors import InvalidDecision, SimulationError
+from sim.errors import InvalidDecision, SimulationError, amount
 from sim.jobs import JobTable
 from sim.kernel.step import FULL, PAUSE
 from sim.protocols import Loop
@@ -146,7 +146,8 @@ def validation_windows(source: WindowSource, config: Mapping[str, Any]) -> tuple
     if there is not None and there < first + count:
         if there < LEAST_WINDOWS:
             raise ConfigError(
-                f"part '{VALIDATION}' has {there} windows; learning needs {LEAST_WINDOWS}, one for "
+                f"part '{VALIDATION}' has {amount(there, 'window')}; learning needs "
+                f"{LEAST_WINDOWS}, one for "
                 "the curve and two held out: use workload.windows_from=random or a larger "
                 "workload.thin"
             )

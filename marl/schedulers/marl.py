@@ -21,6 +21,7 @@ from marl.policy.pair_score import Policy, best_action, stack
 from marl.training.episodes import play_greedily
 from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
+from sim.errors import amount
 from sim.handle import ask, count
 from sim.jit import kernel
 from sim.kernel.layout import State
@@ -226,7 +227,7 @@ class MarlScheduler:
         spec, rules = read_spec(self._folder)
         if spec.agents not in {0, view.num_partitions}:
             raise PolicyFileError(
-                f"{self._folder}: has networks for {spec.agents} agents, and here are "
+                f"{self._folder}: has networks for {amount(spec.agents, 'agent')}, and here are "
                 f"{view.num_partitions}; use agents.count={spec.agents}, or a policy that was "
                 "trained with policy.networks=null, which any number share"
             )

@@ -23,7 +23,7 @@ from marl.topdrl.network import FORMAT, load_weights, read_sizes
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
-from sim.errors import check_numbers
+from sim.errors import amount, check_numbers
 from sim.jobs import JobTable
 from sim.simulator import Simulator
 from sim.topology.topology import Topology
@@ -57,7 +57,8 @@ class Choosing:
         """Nothing is chosen yet; somebody waits. TopDrlError: other GPUs than the policy's."""
         if view.topology.num_gpus != spec.gpus:
             raise TopDrlError(
-                f"the cluster has {view.topology.num_gpus} GPUs, this policy is for {spec.gpus}; "
+                f"the cluster has {amount(view.topology.num_gpus, 'GPU')}, this policy is for "
+                f"{spec.gpus}; "
                 "train one for this cluster"
             )
         self._view, self._spec, self._until_free = view, spec, until_free

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, amount
 from sim.handle import Handle
 from sim.jit import kernel
 from sim.physics.catalogue import Catalogue
@@ -136,7 +136,8 @@ def _check_graph(graph: LinkGraph, topology: Topology) -> None:
     """PhysicsError where the graph is of other servers, or does not join them all."""
     if graph.num_servers != topology.num_servers:
         raise PhysicsError(
-            f"the link graph of {topology.name} has {graph.num_servers} servers, the topology "
+            f"the link graph of {topology.name} has {amount(graph.num_servers, 'server')}, the "
+            "topology "
             f"{topology.num_servers}; build both from the same servers"
         )
     apart = graph.servers_apart()

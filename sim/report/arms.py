@@ -8,6 +8,7 @@ from itertools import groupby, product
 import numpy as np
 
 from sim.arrays import FloatArray
+from sim.errors import amount
 from sim.files import ReportError, csv_text, known_cells
 from sim.report.job_times import UNKNOWN, Interval, mean_interval, percent
 from sim.report.league import METRIC, PER_H, Cluster, LeagueRun, Place, mean_over, ratio_over
@@ -169,7 +170,8 @@ def seed_arms(jct_s: Mapping[str, FloatArray], *, whole: str, confidence: float)
     for arm, values in jct_s.items():
         if values.shape[1] != base.shape[1] or len(values) not in (1, len(base)):
             raise ReportError(
-                f"arm {arm}: {len(values)} seeds of {values.shape[1]} windows, where {whole} has "
+                f"arm {arm}: {amount(len(values), 'seed')} of "
+                f"{amount(values.shape[1], 'window')}, where {whole} has "
                 f"{len(base)} of {base.shape[1]}; play all on the same"
             )
         logs = np.log(values) - base  # (seeds of the whole, windows)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.errors import amount
 from sim.files import ReportError
 from sim.report.run_tables import Recorded
 from sim.report.timeline import QUEUES_AGAIN, STOPS
@@ -81,8 +82,9 @@ class Replay:
         if self._holds:
             job, gpus = next(iter(self._holds.items()))
             raise ReportError(
-                f"after event {len(self) - 1}, the last: {len(self._holds)} jobs still hold GPUs; "
-                f"the first is job {self.recorded.job_id[job]} with GPUs {_few(gpus)}"
+                f"after event {len(self) - 1}, the last: GPUs are held by "
+                f"{amount(len(self._holds), 'job')}; the first is job {self.recorded.job_id[job]} "
+                f"with GPUs {_few(gpus)}"
             )
         for job, name in enumerate(self.recorded.job_id):
             if lacks := self._lacking(job):
@@ -134,7 +136,7 @@ class Replay:
         most = int(self.recorded.most_gpus[job])
         if not least <= len(gpus) <= most:
             asks = str(least) if least == most else f"{least} to {most}"
-            raise self._wrong(f"starts on {len(gpus)} GPUs, its gang is {asks}")
+            raise self._wrong(f"starts on {amount(len(gpus), 'GPU')}, its gang is {asks}")
         if len(set(gpus)) < len(gpus):
             raise self._wrong(f"names a GPU twice: {_few(gpus)}")
         for gpu in gpus:

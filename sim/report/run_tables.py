@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, IntArray, T, TextArray
+from sim.errors import amount
 from sim.files import ReportError
 from sim.report.job_times import NAMES, given_up, jct_s, queue_delay_s
 from sim.report.timeline import IN_SYSTEM, blocked_at_arrival, gpu_lists, last_start, outcomes
@@ -254,7 +255,7 @@ def _log(path: Path, events: dict[str, Any], jobs: int) -> EventLog:
     if len(outside):
         raise ReportError(
             f"{path}: event {outside[0]} is of job {events['job'][outside[0]]}, but jobs.parquet "
-            f"has {jobs} jobs: the files are of different runs; {FIX}"
+            f"has {amount(jobs, 'job')}: the files are of different runs; {FIX}"
         )
     return EventLog(
         time_s=events["time_s"],

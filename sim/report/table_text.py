@@ -174,7 +174,7 @@ def _windows(setting: Setting, confidence: float) -> str:
     if setting.stretches is None:
         return ""
     windows = amount(setting.windows, "window")
-    stretches = "1 stretch" if setting.stretches == 1 else f"{setting.stretches} stretches"
+    stretches = amount(setting.stretches, "stretch")
     return f", {windows} of {stretches}{mark(setting.stretches, confidence)}"
 
 
@@ -203,7 +203,7 @@ def _ratio_cells(standing: Standing, ours: str | None, confidence: float) -> tup
 
 def pairs_text(pairs: int) -> str:
     """Over how many pairs a ratio is, behind it."""
-    return f" ({pairs} {'pair' if pairs == 1 else 'pairs'})"
+    return f" ({amount(pairs, 'pair')})"
 
 
 def interval_text(interval: Interval | None, factor: float) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray, read_only
-from sim.errors import TopologyError
+from sim.errors import TopologyError, amount
 from sim.jit import kernel
 from sim.topology.links import LinkGraph
 
@@ -141,8 +141,9 @@ def contiguous_partitions(topology: Topology, count: int) -> IntArray:
     racks, servers = topology.num_racks, topology.num_servers
     if not 1 <= count <= servers:
         raise TopologyError(
-            f"agents.count is {count}; the cluster {topology.name} has {servers} servers, "
-            f"so it can have 1 to {servers} partitions"
+            f"agents.count is {count}; the cluster {topology.name} has "
+            f"{amount(servers, 'server')}, "
+            f"so it can have 1 to {amount(servers, 'partition')}"
         )
     if racks % count == 0:
         return topology.server_rack // (racks // count)
@@ -163,8 +164,8 @@ def group_partitions(topology: Topology, count: int) -> IntArray:
     names = list(dict.fromkeys(topology.server_group.tolist()))
     if not 1 <= count <= len(names):
         raise TopologyError(
-            f"agents.count is {count}; the cluster {topology.name} has {len(names)} groups, so it "
-            f"can have 1 to {len(names)} partitions"
+            f"agents.count is {count}; the cluster {topology.name} has "
+            f"{amount(len(names), 'group')}, so it can have 1 to {amount(len(names), 'partition')}"
         )
     place = {name: at for at, name in enumerate(names)}
     group = np.array([place[name] for name in topology.server_group.tolist()], dtype=np.int64)

@@ -11,7 +11,7 @@ from typing import TypedDict, TypeVar
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
-from sim.errors import TraceError, nearest
+from sim.errors import TraceError, amount, nearest
 from sim.jobs import (
     ANY_TYPE,
     COMPLETED,
@@ -251,7 +251,8 @@ class ProfileRule:
             first, like = unknown[0], self.models.get(unknown[0])
             hint = "" if like is None else f" ({like!r} is none{nearest(like, models)})"
             _warn(
-                f"{np.isin(named, unknown).sum()} of {len(named)} jobs name models that profiles "
+                f"{np.isin(named, unknown).sum()} of {amount(len(named), 'job')} name models "
+                "that profiles "
                 f"lack ({', '.join(unknown[:SHOWN])}); theirs are drawn. "
                 f"+workload.rules.models.{first}=MODEL says which one it is like{hint}: "
                 f"{', '.join(models)}"
@@ -303,7 +304,8 @@ def _by_gang(
         some, own = trace.num_gpus == gang, rows[catalogue.gang[rows] == gang]
         if len(own) == 0:
             raise TraceError(
-                f"job {trace.job_id[int(np.argmax(some))]}: no profile is for {gang} GPUs; raise "
+                f"job {trace.job_id[int(np.argmax(some))]}: no profile is for "
+                f"{amount(gang, 'GPU')}; raise "
                 f"profiles.most_gpus, or set workload.max_gang={catalogue.gang.max()}"
             )
         found.append((some, own))

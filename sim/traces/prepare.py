@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import TraceError, check_numbers
+from sim.errors import TraceError, amount, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable, Precedence, never_ran
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.estimators import known_s
@@ -40,14 +40,16 @@ def cap(trace: Trace, options: "Preparation", capacity: int) -> tuple[Trace, int
         row = int(np.argmax(large))
         place = _line_of(trace, row)
         raise TraceError(
-            f"{place}job {trace.job_id[row]}: a gang of {trace.num_gpus[row]} GPUs cannot run on a "
-            f"cluster of {capacity} GPUs ({int(large.sum())} such jobs in trace {trace.name}); "
+            f"{place}job {trace.job_id[row]}: a gang of {amount(trace.num_gpus[row], 'GPU')} "
+            "cannot run on a "
+            f"cluster of {amount(capacity, 'GPU')} ({amount(large.sum(), 'such job')} in trace "
+            f"{trace.name}); "
             f"set workload.max_gang={capacity} to cap gangs, workload.drop_too_large=true to "
             f"leave such jobs out, or use a larger topology"
         )
     if large.all():
         raise TraceError(
-            f"trace {trace.name}: every gang is above the cluster's {capacity} GPUs, so "
+            f"trace {trace.name}: every gang is above the cluster's {amount(capacity, 'GPU')}, so "
             f"workload.drop_too_large=true leaves no job; set workload.max_gang={capacity}"
         )
     return take(trace, ~large), int(large.sum())

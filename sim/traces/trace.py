@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
-from sim.errors import TraceError, nearest
+from sim.errors import TraceError, amount, nearest
 from sim.jobs import Attempts, Precedence
 from sim.traces.streams import ALL, stretch_stream
 
@@ -251,7 +251,8 @@ def thinned_window(trace: Trace, num_jobs: int, thin: int, rng: np.random.Genera
         )
     if len(trace) < num_jobs:
         raise TraceError(
-            f"trace {trace.name}: a window needs {num_jobs} jobs, this part has {len(trace)}; "
+            f"trace {trace.name}: a window needs {amount(num_jobs, 'job')}, this part has "
+            f"{len(trace)}; "
             f"set workload.num_jobs={len(trace)} or less, or use a longer trace"
         )
     if trace.precedence is not None:
@@ -291,8 +292,9 @@ class Stretches:
         """The stretch of a window, from 0; TraceError: there are fewer windows."""
         if window >= self.windows:
             raise TraceError(
-                f"window {window} of part '{self.part}' is not there: {self.count} stretches of "
-                f"{self.thin} windows are {self.windows}, counted from 0; use a lower "
+                f"window {window} of part '{self.part}' is not there: it has "
+                f"{amount(self.windows, 'window')}, counted from 0, of "
+                f"{amount(self.count, 'stretch')}; use a lower "
                 f"workload.num_jobs, a longer trace, part=all or workload.windows_from=random"
             )
         return window % self.count
@@ -310,8 +312,9 @@ class Stretches:
         units = np.flatnonzero(start // (self.thin * self.num_jobs) == stretch)
         if len(units) < self.thin:
             raise TraceError(
-                f"trace {trace.name}: stretch {stretch} of part '{self.part}' has {len(units)} "
-                f"workflows for {self.thin} windows; use a larger workload.num_jobs, a lower "
+                f"trace {trace.name}: stretch {stretch} of part '{self.part}' has "
+                f"{amount(len(units), 'workflow')} for {amount(self.thin, 'window')}; use a "
+                "larger workload.num_jobs, a lower "
                 f"workload.thin or workload.windows_from=random"
             )
         rng = stretch_stream(seed=seed, part=self.part, stretch=stretch)
@@ -320,16 +323,17 @@ class Stretches:
 
     def words(self) -> str:
         """The cut in words."""
-        many = "1 stretch" if self.count == 1 else f"{self.count} stretches"
-        return f"part '{self.part}': {many} of {self.thin} windows of {self.num_jobs} jobs"
+        each = f"{amount(self.thin, 'window')} of {amount(self.num_jobs, 'job')}"
+        return f"part '{self.part}': {amount(self.count, 'stretch')} of {each}"
 
     def shortened(self) -> str | None:
         """What to tell where windows are shorter than asked for; None where they are not."""
         if self.num_jobs == self.asked_jobs:
             return None
         return (
-            f"part '{self.part}' has {self.part_jobs} jobs, less than one stretch of {self.thin} x "
-            f"{self.asked_jobs}: its {self.thin} windows have {self.num_jobs} jobs each, all from "
+            f"part '{self.part}' has {amount(self.part_jobs, 'job')}, less than one stretch of "
+            f"{self.thin} x "
+            f"{self.asked_jobs}: windows of {amount(self.num_jobs, 'job')}, all from "
             f"one stretch of time"
         )
 
@@ -340,7 +344,8 @@ class Stretches:
         if 2 * left < stretch:
             return None
         return (
-            f"the last {left} of {self.part_jobs} jobs of part '{self.part}' are in no window; "
+            f"the last {left} of {amount(self.part_jobs, 'job')} of part '{self.part}' are in "
+            "no window; "
             f"workload.num_jobs={self.part_jobs // ((self.count + 1) * self.thin)} makes "
             f"{self.count + 1} stretches"
         )
@@ -357,7 +362,8 @@ def cut(trace: Trace, *, part: str, num_jobs: int, thin: int) -> Stretches:
     least = min(num_jobs, LEAST_JOBS)
     if fitting < least:
         raise TraceError(
-            f"trace {trace.name}: part '{part}' has {jobs} jobs; {thin} disjoint windows would "
+            f"trace {trace.name}: part '{part}' has {amount(jobs, 'job')}; {thin} disjoint "
+            "windows would "
             f"have {fitting} each, fewer than {least} and too few to meet a queue; use "
             f"{_remedy(part, jobs, thin, least)}"
         )

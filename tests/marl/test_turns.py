@@ -242,7 +242,7 @@ def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
 
 def test_jobs_that_wait_for_ever_or_come_to_no_partition_are_told_of():
     lost = turns_of(worlds.mixed_world(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
-    with pytest.raises(SimulationError, match="wait forever"):
+    with pytest.raises(SimulationError, match="waits forever"):
         play_on(lost, np.random.default_rng(0))
     with pytest.raises(SimulationError, match="arrives at partition 1, and there are 0 to 0; play"):
         worlds.mixed_world(1).simulator(worlds.MIXED_JOBS(0))

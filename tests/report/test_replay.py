@@ -70,7 +70,7 @@ def test_eventful_logs_are_consistent_and_agree_with_the_metrics(eventful, seed)
     ("event", "gpus", "words"),
     [
         (1, [0, 0], "event 1 .*names a GPU twice: 0, 0"),
-        (1, [0], "event 1 .*starts on 1 GPUs, its gang is 2"),
+        (1, [0], "event 1 .*starts on 1 GPU, its gang is 2"),
         (1, [0, 9], "event 1 .*takes GPU 9; the cluster has 4"),
         (6, [3], "event 6 .*finish of job job-1 gives back GPUs 3, it held 1"),
         (5, [1, 2], "event 5 .*server_up brings up GPU 1, which was not down"),
@@ -118,7 +118,7 @@ def test_who_is_withdrawn_while_it_waits_gives_nothing_back(hand):
 
 
 def test_gpus_that_are_not_given_back_times_that_go_back_and_one_tenant_too_many(shared, cut_off):
-    words = "event 4, the last: 1 jobs still hold GPUs; the first is job job-0 with GPUs 1"
+    words = "event 4, the last: GPUs are held by 1 job; the first is job job-0 with GPUs 1"
     with pytest.raises(ReportError, match=words):
         replay_of(cut_off).finish()
     time_s = shared.log.time_s.copy()

@@ -191,7 +191,7 @@ def test_a_pod_without_gpus_may_go_anywhere(fresh: Service):
         (pod("a", group="g"), "give gpuyard.dev/group and gpuyard.dev/group-size"),
         (pod("a", group="g", group_size="0"), "group-size is '0'"),
         (pod("a", 8, group="g", group_size="9"), "even empty servers have room for 8 of them"),
-        (pod("a", 8, group="g", group_size="99999999"), "its gang has 99999999 pods"),
+        (pod("a", 8, group="g", group_size="99999999"), "its gang has 99,999,999 pods"),
         (pod("a", user=""), "its user cannot be"),
         (pod("a", 9), "limits['nvidia.com/gpu'] is 9; the largest server has 8 GPUs"),
     ],

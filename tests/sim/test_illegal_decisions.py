@@ -66,7 +66,7 @@ ILLEGAL = {  # what is told -> of what
     "job B (row 1): is forwarded twice in one decision, ...partition 0 at t=2.0 s":
         forwards((1, 1), (1, 0)),
     "job C (row 2): needs 2 GPUs, the decision names 1 at t=2.0 s": starts(start(2, 1)),
-    "job B (row 1): needs 1 GPUs, the decision names 0 at t=2.0 s": starts(start(1)),
+    "job B (row 1): needs 1 GPU, the decision names 0 at t=2.0 s": starts(start(1)),
     "job B (row 1): there is no GPU 4 (GPUs 0 to 3) at t=2.0 s": starts(start(1, 4)),
     "job B (row 1): there is no GPU -1 ": starts(start(1, -1)),
     "job B (row 1): GPU 2 belongs to partition 1, the job to 0; ... at t=2.0 s":

@@ -251,7 +251,7 @@ def test_outages_after_the_last_job_are_not_played():
 
 
 def test_jobs_whose_servers_never_come_back_are_named():
-    message = r"1 jobs wait forever from t=4\.0 s on.* 1 servers are away for good"
+    message = r"1 job waits forever from t=4\.0 s on.* Away for good: 1 server\."
     with pytest.raises(SimulationError, match=message):
         play(world([Job(0, 2, 9)], cluster(2, 1), outages=changes((4.0, 1, CLOSE))), fifo())
 

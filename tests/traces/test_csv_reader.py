@@ -313,7 +313,9 @@ def test_a_gang_above_the_cluster(name: str, tmp_path: Path) -> None:
     content, line = with_field(name, row, column, MANY.get(name, "400"))
     trace, _ = loaded(name, tmp_path, content)
     said = too_large(trace)
-    assert re.search(rf"main\.txt, line {line}, column '\w+'.*, job \S+: a gang of \d+ GPUs", said)
+    assert re.search(
+        rf"main\.txt, line {line}, column '\w+'.*, job \S+: a gang of [\d,]+ GPUs", said
+    )
     assert f"'{title}'" in said and "a cluster of 15 GPUs" in said
     for fix in ("workload.max_gang=15", "workload.drop_too_large=true", "a larger topology"):
         assert fix in said

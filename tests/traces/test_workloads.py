@@ -288,12 +288,12 @@ def test_a_file_below_one_stretch_makes_shorter_windows_and_says_so(tmp_path: Pa
     assert (cut.count, cut.windows, cut.num_jobs) == (1, 4, 300)
     jobs = sorted(job for index in range(4) for job in numbers(window(made, index)))
     assert jobs == list(range(1200))
-    assert "has 1203 jobs" in cut.shortened() and "4 windows have 300 jobs" in cut.shortened()
+    assert "has 1,203 jobs" in cut.shortened() and "windows of 300 jobs" in cut.shortened()
 
 
 def test_a_file_too_short_for_shorter_windows_names_what_would_fit(tmp_path: Path) -> None:
     path = written(tmp_path, 1199)
-    words = r"1199 jobs; 4 .*299 each, .* than 300.*a longer trace, workload"
+    words = r"1,199 jobs; 4 .*299 each, .* than 300.*a longer trace, workload"
     with pytest.raises(TraceError, match=words) as error:
         window(source(path, "num_jobs=2400"), 0)
     with pytest.raises(TraceError, match="a longer trace, part=all"):
@@ -314,7 +314,7 @@ def test_what_no_window_holds_is_told_with_a_number_of_jobs_that_uses_it(tmp_pat
 
 
 def test_there_is_no_window_behind_the_last(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"window 8 of part 'all' is not there: 2 stretches of 4"):
+    with pytest.raises(TraceError, match="has 8 windows, counted from 0, of 2 stretches"):
         window(source(written(tmp_path, 1000)), 8)
 
 
