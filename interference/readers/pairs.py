@@ -18,6 +18,7 @@ from interference.readers.table import (
     faults_at,
     file_of,
     in_the_file,
+    measured_once,
     pair_numbers,
     profile_name,
     read_table,
@@ -53,8 +54,11 @@ class Published:
         alone = file_of(folder, self.alone)
         solos = self.solos(read_table(alone, self.alone_columns))
         table = read_table(pairs or file_of(folder, self.pairs), self.columns, ("split",))
-        sides, split = self.sides(table), table.texts("split")
-        line, gpu_type = sides.line, table.texts("gpu_type", absent=self.gpu_type or "")
+        split, gpu_type = (
+            table.texts("split"), table.texts("gpu_type", absent=self.gpu_type or "")
+        )  # fmt: skip
+        sides = measured_once(self.sides(table), gpu_type, split)
+        line = sides.line
         own = {"norm_speed": self.speeds, "victim": self.models, "aggressors": self.models[::-1]}
         words = in_the_file(sides, own, alone)
         with faults_at(lambda row: table.place(int(line[row])), words):

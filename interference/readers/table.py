@@ -211,6 +211,21 @@ def both_sides(
     )
 
 
+def measured_once(sides: Sides, gpu_type: TextArray, split: TextArray) -> Sides:
+    """The sides, but for those of lines that tell what an earlier line does, to the last digit.
+
+    A file that lists every pair in both directions measured none twice.
+    """
+    told: dict[int, set[tuple[str, str, str]]] = {}
+    columns = sides.line.tolist(), sides.victim, sides.aggressor, map(str, sides.norm_speed)
+    for line, victim, aggressor, speed in zip(*columns, strict=True):
+        told.setdefault(line, set()).add((victim, aggressor, speed))
+    first = {
+        (gpu_type[line], split[line], frozenset(told[line])): line for line in sorted(told)[::-1]
+    }
+    return sides.take(np.isin(sides.line, list(first.values())))
+
+
 def pair_numbers(sides: Sides, gpu_type: TextArray, split: TextArray) -> IntArray:
     """(M,) group of each side: equal for (a, b) and (b, a) on one GPU type, numbered as they come.
 

@@ -197,8 +197,12 @@ def test_gavel(tmp_path):
     assert solos.profile.tolist() == ["A/8", "B/4", "A/8", "B/4", "A/8@4x1", "A/8@4spread"]
     np.testing.assert_allclose(solos.step_s, [0.1, 0.2, 0.05, 0.04, 0.025, 0.0625])
     assert solos.nodes.tolist() == [1, 1, 1, 1, 1, 0]
-    mirrored = GAVEL_PAIRS + "k80,B,4,A,8,9,9,0.7,0.45,1\n"  # a pair in two lines: one group
-    assert GAVEL.read(gavel(tmp_path, mirrored))[0].group.tolist() == [0, 0, 1, 2, 2, 0, 0]
+    again = GAVEL_PAIRS + "k80,B,4,A,8,9,9,0.7,0.45,1\n"  # measured twice: one group
+    assert GAVEL.read(gavel(tmp_path, again))[0].group.tolist() == [0, 0, 1, 2, 2, 0, 0]
+    listed = "k80,B,4,A,8,9,9,0.75,0.5,1\nk80,A,8,A,8,9,9,0.4,0.4,1\nv100,B,4,A,8,9,9,,,0\n"
+    both_ways = GAVEL.read(gavel(tmp_path, GAVEL_PAIRS + listed))[0]  # measured once
+    for name, column in vars(rows).items():
+        np.testing.assert_array_equal(getattr(both_ways, name), column)
     text = GAVEL_ISOLATED.replace("B,4,1,25", "B,4,1,-25")
     with pytest.raises(PhysicsError, match=r"gavel_isolated.csv:6: step_s is -0.04; give"):
         GAVEL.read(gavel(tmp_path, isolated=text))
