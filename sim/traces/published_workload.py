@@ -156,9 +156,13 @@ class IdealWorkload(DrawnWorkload):
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
         jobs = super()._table(draws, setting, measured)
         stretch = self._stretch(jobs, setting)
+        duration_s, gpus = jobs.duration_s * stretch, jobs.num_gpus
+        # The load was scaled by ideal durations; at it, more work comes in as much more time.
+        more = 1.0 if self.load is None else gpus @ duration_s / (gpus @ jobs.duration_s)
         return replace(
-            jobs, duration_s=jobs.duration_s * stretch, estimate_s=jobs.estimate_s * stretch
-        )
+            jobs, submit_s=jobs.submit_s * more, duration_s=duration_s,
+            estimate_s=jobs.estimate_s * stretch,
+        )  # fmt: skip
 
     def _some(self, trace: Trace, rng: np.random.Generator) -> Trace:
         """`num_jobs` of the jobs at random."""

@@ -106,6 +106,12 @@ def test_work_is_the_ideal_time_and_what_the_network_adds_at_best():
     np.testing.assert_allclose(stretch[bert], 1.0 + 1.702 / 1.71, rtol=1e-3)
 
 
+@pytest.mark.parametrize("network", ["none", "tiered_rings"])
+def test_the_load_is_of_what_jobs_take_on_the_network(network: str):
+    jobs = window(workload("dally_poisson", "load=0.8", network=network))
+    assert jobs.num_gpus @ jobs.duration_s / jobs.submit_s[-1] == pytest.approx(0.8 * 128)
+
+
 def test_fewer_jobs_are_a_sample_and_models_are_those_of_the_catalogue():
     jobs = window(workload("dally_batch", "num_jobs=80", "max_gang=8"))
     assert len(jobs) == 80
