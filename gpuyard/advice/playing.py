@@ -98,7 +98,8 @@ def jobs_of(scenario: Scenario) -> tuple[JobTable, int]:
     """
     experiment = opened(scenario.setting)
     jobs = experiment.window(scenario.part, 0)
-    return without_misfits(jobs, experiment.world, leave_out=scenario.leave_out)
+    leave_out, load = scenario.leave_out, experiment.load
+    return without_misfits(jobs, experiment.world, leave_out=leave_out, load=load)
 
 
 def waits_and_limits(scenario: Scenario) -> tuple[FloatArray | None, bool]:

@@ -28,8 +28,12 @@ MIB_PER_GIB = 1024.0
 MILLI = 1000.0
 
 
-def without_misfits(jobs: JobTable, world: World, *, leave_out: bool) -> tuple[JobTable, int]:
-    """The jobs that fit somewhere, and how many do not.
+def without_misfits(
+    jobs: JobTable, world: World, *, leave_out: bool, load: float | None
+) -> tuple[JobTable, int]:
+    """The jobs that fit somewhere, and how many do not; `load` is what they were scaled to.
+
+    Those that are left come as much faster as makes up for the others. None: as they came.
 
     Raises:
         ConfigError: some do not and may not be left out, or none does.
@@ -45,7 +49,18 @@ def without_misfits(jobs: JobTable, world: World, *, leave_out: bool) -> tuple[J
             f"{misfit_words(jobs, fits, world)}; leave_out=true leaves such jobs out, "
             f"'workload.rules.ignore=[demands]' forgets what jobs ask for beside GPUs"
         )
-    return picked_jobs(jobs, np.flatnonzero(fits)), misfits
+    kept = picked_jobs(jobs, np.flatnonzero(fits))
+    return (kept if load is None else _at_load(kept, load, world.topology.num_gpus)), misfits
+
+
+def _at_load(jobs: JobTable, load: float, gpus: int) -> JobTable:
+    """The jobs with submission times, and deadlines with them, stretched to the load."""
+    since_s = jobs.submit_s - jobs.submit_s[0]
+    stretch = float(jobs.gang_gpus @ jobs.duration_s) / max(load * gpus * float(since_s[-1]), 1e-9)
+    submit_s, due = since_s * stretch, jobs.urgency
+    if due is not None:
+        due = replace(due, deadline_s=due.deadline_s + submit_s - jobs.submit_s)
+    return replace(jobs, submit_s=submit_s, urgency=due)
 
 
 def fit_somewhere(jobs: JobTable, world: World) -> BoolArray:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpuyard.advice.learning import judging
+from gpuyard.advice.playing import Scenario, jobs_of
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import StretchField, from_state, scouted
 from gpuyard.launch.errors import ConfigError
@@ -36,6 +37,21 @@ def scouted_of(path: Path, rows: list[str]):
     config = {**composed(), "workload": {**composed()["workload"], "path": str(path)}}
     submit_s = np.array([float(row.split(",")[1]) for row in rows])
     return scouted(json.dumps(judging(config, submit_s)))
+
+
+def test_the_load_is_that_of_the_jobs_that_are_not_left_out(tmp_path):
+    path, columns = tmp_path / "jobs.csv", ("cpu_milli=cpu_milli", "deadline_s=deadline_s")
+    rows = [f"j{k},{10 * k},{k % 4 + 1},60,{18000 * (k % 3 == 0)},50" for k in range(30)]
+    path.write_text(HEAD.replace("\n", ",cpu_milli,deadline_s\n") + "\n".join(rows) + "\n")
+    config = resolved(
+        "advise", *WORDS[:-1], f"workload.path={path}", "topology.cpu_milli=15000",
+        "workload.load=0.5", *(f"workload.columns.{column}" for column in columns),
+    )  # fmt: skip
+    setting = json.dumps({**config, "estimator": config["knows"]["oracle"]})
+    jobs, misfits = jobs_of(Scenario(setting, None, leave_out=True, large=None, blocks=2))
+    assert (len(jobs), misfits) == (20, 10)
+    assert jobs.num_gpus @ jobs.duration_s / (16 * jobs.submit_s[-1]) == pytest.approx(0.5)
+    np.testing.assert_allclose(jobs.urgency.deadline_s, jobs.submit_s + 50)
 
 
 def test_the_first_part_is_so_many_jobs_however_the_days_are_filled():
