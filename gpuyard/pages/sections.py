@@ -42,7 +42,7 @@ def metrics_table(metrics: Mapping[str, float | int | str], whose: str = "") -> 
 def comparison_tables(
     settings: Sequence[Setting], *, ours: str | None, confidence: float, opened: int = 3
 ) -> tuple[Table, ...]:
-    """One table a setting, as in comparison.md, with intervals; the note stands below the last.
+    """One table a setting, as in comparison.md, with intervals; the note below the first and last.
 
     The first `opened` of them are not folded.
     """
