@@ -25,6 +25,7 @@ TURNED_BACK_S = since_1970_s(datetime(2017, 11, 5, 1))
 STATES = {"Pass": COMPLETED, "Failed": FAILED, "Killed": CANCELLED}
 BLANKS = (" ", "\t", "\r", "\n")
 NO_TIME = (None, "", "None")
+NO_GPU = "use no GPU"
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,15 @@ def _gpus(attempt: Mapping[str, Any]) -> int:
     return sum(len(_list(server, "gpus", str, names)) for server in _list(attempt, "detail"))
 
 
+def _ran_without_gpus(value: Any) -> bool:
+    """Whether there are attempts, and none of them names a GPU."""
+    try:
+        attempts = _list(value, "attempts") if isinstance(value, Mapping) else []
+        return bool(attempts) and not any(map(_gpus, attempts))
+    except BadJob:
+        return False
+
+
 def _list(
     value: Mapping[str, Any], key: str, kind: type = Mapping, what: str = "objects; write [{...}]"
 ) -> list[Any]:
@@ -285,7 +295,7 @@ class PhillyJson:
             if not job.attempts and job.outcome != CANCELLED:
                 read.left_out["have no attempt with a start and an end"] += 1
             elif job.attempts and job.gpus == 0:
-                read.left_out["use no GPU"] += 1
+                read.left_out[NO_GPU] += 1
             else:
                 kept.append(job)
         return kept
@@ -334,6 +344,9 @@ def _add(read: _Read, each: Located, path: str, strict: bool) -> None:
             rule = "is the job of an earlier object again; names must be unique"
             raise BadJob("jobid", job.job_id, rule)
     except BadJob as bad:
+        if _ran_without_gpus(each.value):  # left out, whatever else is wrong with it
+            read.left_out[NO_GPU] += 1
+            return
         fault = (
             f"{path}, line {each.line}, job object {each.index}, key '{bad.key}': "
             f"{shown(bad.value)} {bad.rule}"

@@ -359,3 +359,14 @@ def test_bad_jobs_of_a_log_are_skipped_and_counted_by_rule(tmp_path: Path, caplo
     assert "4 jobs skipped, the first: " in caplog.text
     assert "1 x status is unknown" in caplog.text
     assert "1 x jobid is the job of an earlier object again" in caplog.text
+
+
+@pytest.mark.parametrize("fault", [{"status": "Lost"}, {"submitted_time": "x"}, {"user": 3}])
+def test_a_job_of_a_log_that_used_no_gpu_is_left_out_whatever_else_it_says(
+    fault: dict[str, object], tmp_path: Path
+) -> None:
+    jobs = json.loads(SAMPLES["philly_json"].text)
+    attempt = {"start_time": "2017-10-07 00:01:00", "end_time": "2017-10-07 00:02:00", "detail": []}
+    blind = {**jobs[0], "jobid": "other", "attempts": [attempt], **fault}
+    trace, notes = loaded("philly_json", tmp_path, json.dumps([*jobs, blind]).encode())
+    assert (len(trace), notes.skipped, notes.left_out["use no GPU"]) == (5, 0, 2)
