@@ -199,6 +199,8 @@ def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer
     source_spec = source_spec or source_spec_of(config, launch.record.overrides)
     budget = Budget.of(config, source_of(source_spec))
     rivals = [rival_of(config, key) for key in ("begin", "reference")]
+    if config["hide"] and (config["learns"] == SCORE or policy_in(config, config["begin"])):
+        log.info("hide is for what learns: begin=%s reads all columns", config["begin"])
     setting = _kept_setting(config)
     resume = config["resume"]
     if resume == AUTO:

@@ -62,6 +62,7 @@ def test_it_learns_to_suspend_in_several_settings_at_once(done):
         "hide=[forwards.prolongs]", folder="suspend",
     )  # fmt: skip
     assert most_of(found, "zero_suspending") < 1.0
+    assert "hide is for what learns: begin=zero_suspending reads all columns" in found.err
     learned = yaml.safe_load(found.text("mine.yaml"))
     assert np.shape(learned["layers"]["suspend"]["inner"]) == (8, 15)
     assert any(learned["suspend"].values())
