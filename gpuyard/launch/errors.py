@@ -29,7 +29,7 @@ LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only,
 TAIL_LIKE_ENOUGH = 0.8  # which must be closer: `algo` is not `gpus.v100.also`; from one section
 SAME_WORD = 1.0  # to another it must be the same: `tune.trials` is not `rivals`
-MOST_NAMES = 20  # in one message
+MOST_NAMES, MOST_CHOICES = 20, 3  # in one message
 FOR_READERS = "add workload=csv, or another workload that reads files (docs/workloads.md)"
 FOR_OWN = "add profiles=own profiles.path=DIR (docs/interference.md)"
 NEEDED = {"workload.path": FOR_READERS, "profiles.path": FOR_OWN, "interference.path": FOR_OWN}
@@ -146,8 +146,10 @@ def refuse_unread_additions(
         key = override.package or name
         if not override.is_add() or key.startswith("_"):
             continue
-        if path := key.split(".")[:-1]:  # one program alone reads and checks `reproduce`
-            unread = path[0] == "reproduce" != program or _unread(config, path)
+        if path := key.split(".")[:-1]:
+            is_open = any(each.partition(".")[0] == path[0] for each in OPEN)
+            foreign = is_open and path[0] != program and path[0] not in compose(program)
+            unread = foreign or _unread(config, path)  # `reproduce` comes with an experiment
         else:  # a choice may set keys that are there; of a program's own groups Hydra takes no `+`
             unread = name not in groups or key in config
         if unread and not _referred_to(config, key):
@@ -311,9 +313,6 @@ def _instead_of(key: str, known: Sequence[str]) -> list[str]:
         or _by_last_word(name, free, SAME_WORD if section else TAIL_LIKE_ENOUGH)
         or [f"{section or 'the program'} takes {takes}"]
     )
-
-
-MOST_CHOICES = 3
 
 
 def _choices_with(key: str) -> list[str]:

@@ -73,6 +73,8 @@ def test_an_unknown_program_gets_the_nearest(tmp_path: Path):
      ("train tune.samples=3", "a choice of it, in train: gpuyard train tune=grid --help"),
      ("train +tune.trials=3", "keys of tune come with a choice of it, in train: "),
      ("generate_trace +reproduce.foo=3", "nothing reads the key 'reproduce.foo'. Leave it out."),
+     ("train +lineup.foo=3", "nothing reads the key 'lineup.foo'."),
+     ("advise +makers.foo=3", "nothing reads the key 'makers.foo'."),
      ("generate_trace scheduler.x=1", "a choice of it, in learn, serve, simulate: "),
      ("generate_trace scheduler=fifo", "it is one of learn, serve, simulate\n"),
      ("serve window=3", "struct\n  window is a key of simulate\n"),
