@@ -68,13 +68,28 @@ def _poisson(
     while have < count:
         noise, level = held_noise(r, persistence, WEEK_H, level, rng)
         day, day_level = _days(spec, day_level, rng)
-        rate = np.roll(week, -first_hour) * noise * day
-        hour = np.repeat(np.arange(WEEK_H), rng.poisson(rate))
+        jobs = rng.poisson(np.roll(week, -first_hour) * noise * day)
+        ends = np.cumsum(jobs)
+        last = 1 + int(np.searchsorted(ends, count - have))  # hours after it are not asked for
+        hour = np.repeat(np.arange(len(jobs[:last])), jobs[:last])
         found.append(np.sort((start_h + hour + rng.random(len(hour))) * HOUR_S))
+        skip(rng, int(ends[-1]) - len(hour))
         have += len(hour)
         start_h += WEEK_H
     submit_s: FloatArray = np.concatenate([*found, np.empty(0)])[:count]
     return submit_s
+
+
+def skip(rng: np.random.Generator, count: int) -> None:
+    """What `rng.random(count)` would draw is drawn by nobody; what comes after it stays."""
+    bits = rng.bit_generator
+    assert isinstance(bits, np.random.PCG64)  # each number of it takes one step
+    before = bits.state
+    bits.advance(count)
+    after = bits.state
+    for half in ("has_uint32", "uinteger"):  # of 64 bits, which `advance` forgets
+        after[half] = before[half]
+    bits.state = after
 
 
 def _first_day(spec: WorkloadSpec, rng: np.random.Generator) -> float:
