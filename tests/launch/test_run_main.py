@@ -100,7 +100,7 @@ def test_a_job_that_fits_nowhere_is_told_before_it_is_played(tmp_path: Path):
     cores = ("workload.columns.cpu_milli=cpu_milli", "topology.cpu_milli=64000", "page=false")
     line = told(tmp_path, "simulate", *HERE, *cores)
     assert "1 of 2 jobs fit nowhere on small_leaf_spine, even when it is empty; the first" in line
-    assert "job b: 1 GPUs, each with 999 cores" in line and "rules.ignore=[demands]" in line
+    assert "job b: 1 GPU, each with 999 cores" in line and "rules.ignore=[demands]" in line
     told(tmp_path, "simulate", *HERE, *cores, "workload.rules.ignore=[demands]", status=0)
 
 
@@ -223,8 +223,8 @@ def test_slices_of_gpus_and_the_window_in_dates_are_told(tmp_path: Path):
     (tmp_path / "jobs.txt").write_text(f"JobID|State|Submit|ElapsedRaw|ReqTRES\n{job}")
     words = ("workload=sacct", "workload.path=jobs.txt", "workload.window.start_s=2025-03-01")
     said = told(tmp_path, "simulate", *words, "page=false", status=0)
-    assert "the trace from 2025-03-01 to its end (1 of 1 jobs)" in said
-    assert "1 jobs with MIG slices as parts of a GPU, 3g as 3/7" in said
+    assert "the trace from 2025-03-01 to its end (1 of 1 job)" in said
+    assert "1 job with MIG slices as parts of a GPU, 3g as 3/7" in said
 
 
 def said(outcome) -> str:
