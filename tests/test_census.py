@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_958,
+    "python_lines": 77_964,
     "python_files": 346,
-    "test_lines": 43_739,
+    "test_lines": 43_751,
     "test_files": 215,
     "arrows": 170,
     "arrows_in_sim": 37,

@@ -90,8 +90,10 @@ def check_learns(config: Mapping[str, Any]) -> None:
     if "estimator" not in config["algo"]:
         raise ConfigError(f"algo: `learn` takes {', '.join(ESTIMATORS)}, ppo `gpuyard train`")
     check_choice(config, "algo.estimator", ESTIMATORS)
+    if (estimator := config["algo"]["estimator"]) == ES:
+        check_plain(config, {"algo.first_step": (False, 0)})
     if config["learns"] == SCORE:
-        if (estimator := config["algo"]["estimator"]) != ES:
+        if estimator != ES:
             raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")
         return
     check_plain(config, NETWORK_RULES)

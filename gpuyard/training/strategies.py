@@ -22,7 +22,7 @@ from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import write_atomically
 
-FIRST_STEP, LAST_STEP = 0.15, 0.03  # of sigma, per coordinate
+LAST_SHARE = 0.2  # of the first step, at the end
 DECAY_FIRST, DECAY_SECOND = 0.9, 0.99  # Adam's
 EPSILON = 1e-8
 CLIP = 2.0  # standard deviations of a difference: tails of JCT are heavy
@@ -101,9 +101,9 @@ def gradient(climb: Climb, pairs: Sequence[int], differences: Sequence[float]) -
     return total / len(ordered)
 
 
-def step_at(progress: float) -> float:
-    """Length of a step in units of sigma; falls linearly while `progress` goes from 0 to 1."""
-    return FIRST_STEP + (LAST_STEP - FIRST_STEP) * min(max(progress, 0.0), 1.0)
+def step_at(progress: float, first: float) -> float:
+    """Length of a step in units of sigma, from `first` down while `progress` goes from 0 to 1."""
+    return first + (LAST_SHARE * first - first) * min(max(progress, 0.0), 1.0)
 
 
 def ascend(climb: Climb, along: FloatArray, step: float) -> Climb:

@@ -263,6 +263,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signa
         (("algo=branches", "learns=network", "algo.step=0"), ("algo.step is 0", "above 0")),
         (("algo=paired_ppo", "learns=network", "algo.clip=0"), ("algo.clip is 0", "above 0")),
         (("algo=distil", "learns=network", "algo.share=2"), ("algo.share is 2", "at most 1")),
+        (("algo.first_step=-1",), ("algo.first_step is -1; it must be a finite number",)),
         (("algo=distil", "learns=network", "algo.teacher=nobody"), ("nobody",)),
         (("updates=-1",), ("updates is -1",)),
         (("held_out.first=3",), ("held_out.first is 3",)),

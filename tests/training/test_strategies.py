@@ -16,7 +16,7 @@ from gpuyard.training.strategies import (
 )
 from sim.arrays import FloatArray
 
-PAIRS, FIRST, LAST = 24, strategies.FIRST_STEP, strategies.LAST_STEP
+PAIRS, FIRST, LAST = 24, 0.15, 0.15 * strategies.LAST_SHARE
 TOP = np.linspace(-2.0, 2.0, 12)
 
 
@@ -42,7 +42,7 @@ def climbed(updates: int, noise_of_windows: float = 0.0) -> Climb:
     climb = start()
     for update in range(updates):
         along = gradient(climb, range(PAIRS), differences(climb, noise_of_windows))
-        climb = ascend(climb, along, step_at(update / updates))
+        climb = ascend(climb, along, step_at(update / updates, FIRST))
     return climb
 
 
@@ -101,7 +101,7 @@ def test_steps_are_in_units_of_sigma_and_fall():
     sigma = np.array([0.1, 1.0, 0.0])
     climb = ascend(begin(np.zeros(3), sigma, 0), np.array([5.0, -0.01, 1.0]), 0.15)
     assert climb.mean == pytest.approx([0.015, -0.15, 0.0], rel=1e-4)  # Adam's first step
-    assert (step_at(0.0), step_at(1.0), step_at(7.0)) == (FIRST, LAST, LAST)
+    assert [step_at(share, FIRST) for share in (0.0, 1.0, 7.0)] == [FIRST, LAST, LAST]
 
 
 def test_the_average_is_that_of_late_means():

@@ -140,6 +140,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return trained(tmp_path_factory.mktemp("whole"), 30)
 
 
+def test_a_first_step_is_as_long_as_it_is_told(tmp_path: Path):
+    usual, longer = (trainer(tmp_path / name, 1) for name in ("usual", "longer"))
+    longer.budget = replace(longer.budget, first_step=0.3)  # for 0.15
+    for each in (usual, longer):
+        each.run(QUIET)
+    begun = beginning().climb.mean
+    moved = [each.saved.climb.mean - begun for each in (usual, longer)]
+    assert np.abs(moved[0]).max() > 0
+    np.testing.assert_allclose(moved[1], 2 * moved[0])
+
+
 def test_it_climbs_and_draws_a_curve(tmp_path: Path):
     curve = trained(tmp_path, 60).curve
     assert [point.update for point in curve] == list(range(0, 61, 5))
