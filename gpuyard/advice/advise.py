@@ -290,7 +290,7 @@ def _check_blocks(blocks: int, counted: int) -> None:
     most = max(counted // JOBS_OF_A_BLOCK, MOST_BLOCKS)
     if blocks > most:
         raise ConfigError(
-            f"blocks is {blocks}, too many for {amount(counted, 'job')} to count; set "
+            f"blocks is {blocks}, too many with {amount(counted, 'job')} counted; set "
             f"blocks={most} or less"
         )
     if counted < FEW_JOBS * blocks:
