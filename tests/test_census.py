@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_964,
+    "python_lines": 77_969,
     "python_files": 346,
     "test_lines": 43_751,
     "test_files": 215,

@@ -20,7 +20,7 @@ from sim.protocols import Scheduler
 from sim.simulator import simulate
 from sim.topology.outages import NO_OUTAGES
 from sim.traces.job_traits import ERROR, TypeWords
-from sim.traces.prepare import picked_jobs
+from sim.traces.prepare import load_offered, picked_jobs
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,9 @@ def without_misfits(
 
 def _at_load(jobs: JobTable, load: float, gpus: int) -> JobTable:
     """The jobs with submission times, and deadlines with them, stretched to the load."""
-    since_s = jobs.submit_s - jobs.submit_s[0]
-    stretch = float(jobs.gang_gpus @ jobs.duration_s) / max(load * gpus * float(since_s[-1]), 1e-9)
-    submit_s, due = since_s * stretch, jobs.urgency
+    now = load_offered(jobs.gang_gpus * jobs.duration_s, jobs.submit_s, gpus)
+    stretch = now / load if np.isfinite(now) else 1.0  # of jobs that come at one time there is none
+    submit_s, due = (jobs.submit_s - jobs.submit_s[0]) * stretch, jobs.urgency
     if due is not None:
         due = replace(due, deadline_s=due.deadline_s + submit_s - jobs.submit_s)
     return replace(jobs, submit_s=submit_s, urgency=due)

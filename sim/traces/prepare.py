@@ -103,8 +103,13 @@ def works_gpu_s(trace: Trace) -> FloatArray:
 
 def offered_load(trace: Trace, gpus: int) -> float:
     """sum(works_gpu_s) / (gpus * submission span); infinite where the span is 0."""
-    span_s = float(trace.submit_s[-1] - trace.submit_s[0])
-    return float(np.sum(works_gpu_s(trace))) / (gpus * span_s) if span_s > 0 else np.inf
+    return load_offered(works_gpu_s(trace), trace.submit_s, gpus)
+
+
+def load_offered(work_gpu_s: FloatArray, submit_s: FloatArray, gpus: int) -> float:
+    """The same of jobs (J,) in order of submission."""
+    span_s = float(submit_s[-1] - submit_s[0])
+    return float(np.sum(work_gpu_s)) / (gpus * span_s) if span_s > 0 else np.inf
 
 
 def stretch_to(trace: Trace, load: float, gpus: int) -> float:
