@@ -36,7 +36,7 @@ from marl.policy.build import PolicySpec, build_network
 from marl.policy.from_torch import net_of
 from marl.policy.network import NetLoop
 from marl.policy.pair_score import PairScorePolicy, stack
-from marl.rllib.algorithm import ALL, RllibSchedulingEnv, build_ppo
+from marl.rllib.algorithm import ALL, RllibSchedulingEnv, Setup, build_ppo
 from marl.rllib.cluster import connect
 from marl.training.episodes import Episodes, Windows
 from marl.training.spec import LocalRay, PpoSpec
@@ -238,10 +238,8 @@ def through_rllib(
     given = {key: value for key, value in config["ray"].items() if key != "_target_"}
     ray = LocalRay(**given | {"num_env_runners": runners, "num_gpus_per_learner": gpus})
     connect(ray)
-    return build_ppo(
-        make_env=partial(Episodes.env, episodes), ppo=ppo, policy=policy,
-        weights=None, seed=SEED, ray=ray,
-    )  # fmt: skip
+    env = partial(Episodes.env, episodes)
+    return build_ppo(Setup(make_env=env, policy=policy, weights=None, seed=SEED, ray=ray), ppo)
 
 
 def played(episodes: Episodes, policy: PolicySpec, prior: ScoreWeights, windows: int) -> float:

@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_969,
-    "python_files": 346,
-    "test_lines": 43_751,
-    "test_files": 215,
+    "python_lines": 78_151,
+    "python_files": 347,
+    "test_lines": 43_861,
+    "test_files": 216,
     "arrows": 170,
     "arrows_in_sim": 37,
     "longest_function": 50,

@@ -283,7 +283,7 @@ def check_training(config: Mapping[str, Any]) -> None:
     from marl.env.world import TRAIN_PHYSICS  # numba
 
     if "batch_agent_steps" not in config["algo"]:
-        raise ConfigError("algo: `train` takes algo=ppo; others are for `gpuyard learn`")
+        raise ConfigError("algo: `train` takes ppo and appo; others are for `gpuyard learn`")
     check_plain(config, TRAINING)
     if "inner_rounds" in config["encoder"]:
         check_plain(config, {"encoder.inner_rounds": (True, 1)})

@@ -44,7 +44,7 @@ from marl.policy.build import (
     save_policy,
 )
 from marl.policy.pair_score import NO_CRITIC, Policy, networks_of
-from marl.rllib.algorithm import build_ppo, learners_of
+from marl.rllib.algorithm import Setup, learners_of
 from marl.rllib.checkpoint import (
     add_checkpoint,
     check_setting,
@@ -59,10 +59,10 @@ from marl.rllib.checkpoint import (
     setting_difference,
 )
 from marl.rllib.cluster import connect
-from marl.rllib.trainer import Iteration, Trainer, maker_of
+from marl.rllib.trainer import Iteration, Trainer, build_algorithm, maker_of
 from marl.schedulers.marl import MarlScheduler
 from marl.training.episodes import RuleTeacher, greedy, imitate, play, validation_jct_s
-from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
+from marl.training.spec import AgentsSpec, RaySpec, WarmStartSpec
 from sim.errors import GpuYardError, amount
 from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.run_folder import Record, write_run
@@ -92,17 +92,17 @@ class Training:
         self.config = {**config, key: self.experiment.played("validation", config[key], key)}
         self.rivals = rivals_of(config)
         self.spec = policy_spec(config)
-        self.ppo: PpoSpec = build(config, "algo")
+        self.algo: AgentsSpec = build(config, "algo")
         self.warm: WarmStartSpec = build(config, "warm_start")
         self.ray: RaySpec = build(config, "ray")
         self.episodes = episodes_of(config, self.experiment, "train")
         self.rules = self.episodes.rules
         self.experiment.window("validation", 0)  # a file too short is told before the teacher plays
-        learners_of(self.ppo, self.spec, self.ray)  # so are learners that cannot share
+        learners_of(self.algo, self.spec, self.ray)  # so are learners that cannot share
         self._setting = {key: value for key, value in config.items() if key not in OF_TRAINING}
         self.resumed = _resumed(config["resume"], self.folder, self._setting)
         if self.resumed is not None:
-            checked(self.resumed, maker_of(self.spec.as_dict()))
+            checked(self.resumed, maker_of(self.spec.as_dict(), self.algo.algorithm))
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.board: Logger | None = None
@@ -118,8 +118,8 @@ class Training:
         rule = RuleTeacher(layout=self.episodes.layout, least_speed=spec.least_speed)
         lessons = play(
             self.episodes.env(), rule.act if spec.by_rule else greedy(policy),
-            spec.episodes, self.ppo.gamma, self.experiment.seed, lambda: progress.advance(task),
-            discount_s=self.ppo.discount_s,
+            spec.episodes, self.algo.gamma, self.experiment.seed, lambda: progress.advance(task),
+            discount_s=self.algo.discount_s,
         )  # fmt: skip
         log.info("teacher played %d episodes; imitation begins", spec.episodes)
         task, note = progress.add_task("imitation", total=spec.epochs, note=""), ""
@@ -231,27 +231,27 @@ class Training:
         Where the time was up before, for the teacher or for compiling, one iteration is made; none
         on a resume.
         """
-        budget_s, made = self.ppo.time_budget_s, trainer.iterations_done
+        budget_s, made = self.algo.time_budget_s, trainer.iterations_done
         until = None if budget_s is None else self.began + budget_s
-        count = Iterations(progress, made=made, total=self.ppo.iterations, until=until)
+        count = Iterations(progress, made=made, total=self.algo.iterations, until=until)
         every = self.config["validate_every"]
-        last = made >= self.ppo.iterations or (made > 0 and bool(self.rows) and self.spent())
+        last = made >= self.algo.iterations or (made > 0 and bool(self.rows) and self.spent())
         if made > 0 and (last or made % every == 0):
             self.judge_restored(trainer, listener)
         if last:
             log.info("nothing is left to train: iteration %d of %d is made; raise algo.iterations "
-                     "or algo.time_budget_s to go on", made, self.ppo.iterations)  # fmt: skip
+                     "or algo.time_budget_s to go on", made, self.algo.iterations)  # fmt: skip
         while not last:
             heed_ctrl_c()
             done = trainer.iterate()
-            last = done.number >= self.ppo.iterations or self.spent()
+            last = done.number >= self.algo.iterations or self.spent()
             due = last or done.number % every == 0
             judged = None
             try:
                 judged = self.validate(trainer.averaged_policy()) if due else None
             finally:  # of one that is interrupted the row stays; a resume judges it
                 self.record(done, judged)
-            if last or done.number % self.ppo.checkpoint_every == 0:
+            if last or done.number % self.algo.checkpoint_every == 0:
                 self.save(trainer)
             count.tell(done, judged, self.best_s)
             if listener is not None:
@@ -272,7 +272,7 @@ class Training:
 
     def spent(self) -> bool:
         """Whether the time budget is used up."""
-        budget_s = self.ppo.time_budget_s
+        budget_s = self.algo.time_budget_s
         return budget_s is not None and time.monotonic() - self.began > budget_s
 
 
@@ -367,18 +367,15 @@ def train(launch: Launch) -> Path:
 def learn(run: Training, progress: Progress, listener: Listener | None) -> None:
     """From the first policy to the last iteration; `listener`, if given, hears of each one."""
     policy = run.first_policy(progress)
-    trainer = Trainer(
-        build_ppo(
-            make_env=run.episodes.env,
-            ppo=run.ppo,
-            policy=run.spec,
-            weights=policy.state_dict(),
-            seed=run.experiment.seed,
-            ray=run.ray,
-            behind=0 if run.resumed is None else read_manifest(run.resumed).iteration,
-        ),
-        average_decay=run.ppo.average_decay,
+    setup = Setup(
+        make_env=run.episodes.env,
+        policy=run.spec,
+        weights=policy.state_dict(),
+        seed=run.experiment.seed,
+        ray=run.ray,
+        behind=0 if run.resumed is None else read_manifest(run.resumed).iteration,
     )
+    trainer = Trainer(build_algorithm(setup, run.algo), average_decay=run.algo.average_decay)
     try:
         if run.resumed is not None:
             trainer.restore(run.resumed)

@@ -88,7 +88,9 @@ def check_learns(config: Mapping[str, Any]) -> None:
     check_choice(config, "learns", (SCORE, NETWORK))
     check_texts("hide", config["hide"], "of columns, like [prolongs]")
     if "estimator" not in config["algo"]:
-        raise ConfigError(f"algo: `learn` takes {', '.join(ESTIMATORS)}, ppo `gpuyard train`")
+        raise ConfigError(
+            f"algo: `learn` takes {', '.join(ESTIMATORS)}; `gpuyard train` ppo and appo"
+        )
     check_choice(config, "algo.estimator", ESTIMATORS)
     if (estimator := config["algo"]["estimator"]) == ES:
         check_plain(config, {"algo.first_step": (False, 0)})

@@ -1,17 +1,20 @@
 """Multi-agent PPO on RLlib's new API stack: one policy for all agents, one a group or each."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import Any
 
 import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -25,7 +28,7 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.rllib.array_runner import ELAPSED_S, ArrayEnvRunner
 from marl.rllib.cluster import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN, built, placed
 from marl.training.episodes import stream_seed
-from marl.training.spec import PpoSpec, RayError, RaySpec
+from marl.training.spec import AgentsSpec, AppoSpec, PpoSpec, RayError, RaySpec
 
 ALL = "__all__"
 Flags = dict[str, bool]
@@ -197,19 +200,8 @@ class DiscountBySeconds(ConnectorV2):
         return batch
 
 
-class FusedLearner(PPOTorchLearner):
-    """RLlib's, discounting by seconds if told so; its Adam by torch's fused form.
-
-    That takes half of the time with small networks.
-    """
-
-    def build(self) -> None:
-        """Put the discount before the advantages."""
-        super().build()
-        discount_s = self.config.learner_config_dict.get("discount_s")
-        if discount_s is not None:
-            piece = DiscountBySeconds(discount_s)
-            self._learner_connector.insert_before(GeneralAdvantageEstimation, piece)
+class FusedAdam(TorchLearner):
+    """Adam by torch's fused form, which takes half of the time with small networks."""
 
     def configure_optimizers_for_module(self, module_id: Any, config: Any = None) -> None:
         """One optimiser for all parameters of a module."""
@@ -220,6 +212,18 @@ class FusedLearner(PPOTorchLearner):
             params=parameters,
             lr_or_lr_schedule=config.lr,
         )
+
+
+class FusedLearner(FusedAdam, PPOTorchLearner):
+    """RLlib's, discounting by seconds if told so."""
+
+    def build(self) -> None:
+        """Put the discount before the advantages."""
+        super().build()
+        discount_s = self.config.learner_config_dict.get("discount_s")
+        if discount_s is not None:
+            piece = DiscountBySeconds(discount_s)
+            self._learner_connector.insert_before(GeneralAdvantageEstimation, piece)
 
 
 def note_whole_episode(
@@ -235,30 +239,31 @@ def _everyone_shares(*_: Any, **__: Any) -> str:
     return SHARED
 
 
-def _knobs(ppo: PpoSpec, learners: int) -> dict[str, Any]:
-    """RLlib's names for PPO's knobs; several learners share each batch and each minibatch."""
+def shared_knobs(spec: AgentsSpec, learner: type[FusedAdam]) -> dict[str, Any]:
+    """RLlib's names for knobs of any algorithm for agents."""
     return {
-        "train_batch_size_per_learner": -(-ppo.batch_agent_steps // learners),
-        "minibatch_size": -(-ppo.minibatch_agent_steps // learners),
-        "num_epochs": ppo.epochs,
-        "lr": ppo.learning_rate,
-        "gamma": ppo.gamma,
-        "lambda_": ppo.gae_lambda,
-        "clip_param": ppo.clip,
-        "entropy_coeff": ppo.entropy,
-        "vf_loss_coeff": ppo.value_weight,
-        "vf_clip_param": ppo.value_clip,
-        "grad_clip": ppo.grad_clip,
+        "num_epochs": spec.epochs,
+        "lr": spec.learning_rate,
+        "gamma": spec.gamma,
+        "clip_param": spec.clip,
+        "entropy_coeff": spec.entropy,
+        "vf_loss_coeff": spec.value_weight,
+        "grad_clip": spec.grad_clip,
         "use_kl_loss": False,
-        "learner_class": FusedLearner,
-        "learner_config_dict": {"discount_s": ppo.discount_s},
+        "learner_class": learner,
+        "learner_config_dict": {"discount_s": spec.discount_s},
     }
 
 
-def learners_of(ppo: PpoSpec, policy: PolicySpec, ray: RaySpec | None) -> int:
-    """How many share each batch; RayError where several cannot."""
+def learners_of(spec: AgentsSpec, policy: PolicySpec, ray: RaySpec | None) -> int:
+    """How many share each batch; RayError where several, or processes of theirs, cannot."""
     learners = 1 if ray is None else max(1, ray.num_learners)
-    if learners > 1 and not ppo.array_runner:
+    if isinstance(spec, AppoSpec) and ray is not None and ray.num_learners > 0:
+        raise RayError(
+            f"ray.num_learners is {ray.num_learners}: algo=appo learns in the training process; "
+            "set ray.num_learners=0, or train with algo=ppo"
+        )
+    if learners > 1 and not spec.array_runner:
         raise RayError(
             f"ray.num_learners is {learners} with algo.array_runner=false: RLlib cannot divide its "
             "own batches of agents that act at different times; set algo.array_runner=true"
@@ -272,7 +277,7 @@ def learners_of(ppo: PpoSpec, policy: PolicySpec, ray: RaySpec | None) -> int:
 
 
 def _creator(
-    make_env: Callable[[], SchedulingEnv], ppo: PpoSpec, seed: int, behind: int
+    make_env: Callable[[], SchedulingEnv], ppo: AgentsSpec, seed: int, behind: int
 ) -> Callable[[Any], RllibSchedulingEnv]:
     """Makes the copies of every runner, each with a stream of its own, other ones on a resume."""
     copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
@@ -289,47 +294,59 @@ def _creator(
     return create
 
 
-def build_ppo(
-    *,
-    make_env: Callable[[], SchedulingEnv],
-    ppo: PpoSpec,
-    policy: PolicySpec,
-    weights: dict[str, Any] | None,
-    seed: int,
-    ray: RaySpec | None = None,
-    behind: int = 0,
-) -> PPO:
-    """The algorithm, ready to train; `weights` start the policy, None draws them.
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What an algorithm for agents is made of, whatever it learns by."""
 
-    `behind`: iterations of the checkpoint that it is to go on from, which plays other windows and
-    draws other numbers.
-    `ray` says what its processes may use and how lost ones are replaced; None leaves it to RLlib.
+    make_env: Callable[[], SchedulingEnv]
+    policy: PolicySpec
+    weights: dict[str, Any] | None  # start the policy; None draws them
+    seed: int
+    ray: RaySpec | None = None  # of its processes, and how lost ones return; None: as RLlib has it
+    # Iterations of the checkpoint that it is to go on from, which plays other windows and draws
+    # other numbers.
+    behind: int = 0
 
-    Raises:
-        RayError: as `learners_of`.
-    """
-    register_env(ENV_NAME, _creator(make_env, ppo, seed, behind))
-    model = {"spec": policy.as_dict(), "weights": weights}
+
+def configured(
+    config: AlgorithmConfig, setup: Setup, spec: AgentsSpec, module: type[PairScoreModule]
+) -> AlgorithmConfig:
+    """`config` of an algorithm, with all but its own knobs."""
+    register_env(ENV_NAME, _creator(setup.make_env, spec, setup.seed, setup.behind))
+    model = {"spec": setup.policy.as_dict(), "weights": setup.weights}
     config = (
-        PPOConfig()
-        .environment(ENV_NAME, disable_env_checking=True)
+        config.environment(ENV_NAME, disable_env_checking=True)
         .env_runners(
-            env_runner_cls=ArrayEnvRunner if ppo.array_runner else None,
-            num_env_runners=ppo.env_runners,
-            num_envs_per_env_runner=ppo.envs_per_runner,
+            env_runner_cls=ArrayEnvRunner if spec.array_runner else None,
+            num_env_runners=spec.env_runners,
+            num_envs_per_env_runner=spec.envs_per_runner,
             rollout_fragment_length="auto",
             batch_mode="truncate_episodes",
         )
         .multi_agent(
             policies={SHARED}, policy_mapping_fn=_everyone_shares, count_steps_by="agent_steps"
         )
-        .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=module, model_config=model))
         .callbacks(on_episode_end=note_whole_episode)
         .learners(num_learners=0)
         # RLlib would look at every gradient twice and make those zero that are not finite; the
         # trainer ends such a training instead, after its last checkpoint.
         .framework(torch_skip_nan_gradients=True)
-        .training(**_knobs(ppo, learners_of(ppo, policy, ray)))
-        .debugging(seed=stream_seed(seed, behind), log_level="ERROR")
+        .debugging(seed=stream_seed(setup.seed, setup.behind), log_level="ERROR")
     )
-    return built(config if ray is None else placed(config, ray))
+    return config if setup.ray is None else placed(config, setup.ray)
+
+
+def build_ppo(setup: Setup, ppo: PpoSpec) -> PPO:
+    """The algorithm, ready to train; RayError: as `learners_of`."""
+    learners = learners_of(ppo, setup.policy, setup.ray)  # they share each batch
+    config = configured(PPOConfig(), setup, ppo, PairScoreModule)
+    return built(
+        config.training(
+            **shared_knobs(ppo, FusedLearner),
+            train_batch_size_per_learner=-(-ppo.batch_agent_steps // learners),
+            minibatch_size=-(-ppo.minibatch_agent_steps // learners),
+            lambda_=ppo.gae_lambda,
+            vf_clip_param=ppo.value_clip,
+        )
+    )

@@ -28,7 +28,7 @@ from ray.util import log_once
 from marl.training.spec import ClusterRay, LocalRay, RayError, RaySpec
 
 if TYPE_CHECKING:
-    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,8 @@ def built(config: Any) -> Any:
 
     RLlib warns through `log_once`: what has been said already is not said again.
     """
-    log_once(f"{config.algo_class.__name__}_on_new_api_stack")
+    for each in config.algo_class.__mro__:  # of its own and of what it is made from
+        log_once(f"{each.__name__}_on_new_api_stack")
     return config.build_algo()
 
 
@@ -144,10 +145,10 @@ def attach(spec: ClusterRay) -> None:
         ) from error
 
 
-def placed(config: PPOConfig, spec: RaySpec) -> PPOConfig:
+def placed(config: AlgorithmConfig, spec: RaySpec) -> AlgorithmConfig:
     """`config` with env runners and learners where `spec` wants them, replaced when lost.
 
-    How many env runners sample how many copies is PPO's own choice; it is left as it is.
+    How many env runners sample how many copies is the algorithm's own choice; it is left as it is.
     """
     runners: dict[str, Any] = {
         "num_cpus_per_env_runner": spec.num_cpus_per_env_runner,

@@ -15,16 +15,17 @@ import numpy as np
 import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.ppo import PPO
 from ray.rllib.utils.debug import update_global_seed_if_necessary
 from torch import Tensor
 
 from marl.policy.pair_score import Policy
+from marl.rllib.algorithm import Setup, build_ppo
+from marl.rllib.appo import build_appo
 from marl.rllib.checkpoint import ADVICE, Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
 from marl.topdrl.codec import TopDrlError
 from marl.training.episodes import stream_seed
-from marl.training.spec import TrainingError
+from marl.training.spec import AgentsSpec, AppoSpec, PpoSpec, TrainingError
 from sim.errors import GpuYardError
 from sim.files import write_atomically
 
@@ -38,7 +39,7 @@ SLOWER = "a lower algo.learning_rate or algo.grad_clip"
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one PPO iteration did."""
+    """What one iteration did."""
 
     number: int  # from 1, over resumes
     agent_steps: int  # sampled so far
@@ -58,13 +59,14 @@ class Update:
 
     def __init__(self, update: Callable[..., Any]) -> None:
         """Take what is to be timed."""
-        self._update, self.began_s, self.ended_s = update, 0.0, 0.0
+        self._update, self.ended_s, self.took_s = update, 0.0, 0.0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Update."""
-        self.began_s = time.monotonic()
+        began_s = time.monotonic()
         results = self._update(*args, **kwargs)
         self.ended_s = time.monotonic()
+        self.took_s += self.ended_s - began_s
         return results
 
 
@@ -90,15 +92,23 @@ def use_given_rate(algorithm: Algorithm, module: str) -> None:
     algorithm.learner_group.foreach_learner(set_rate)
 
 
-def maker_of(spec: Mapping[str, Any], algorithm: str = PPO.__name__) -> Maker:
+def maker_of(spec: Mapping[str, Any], algorithm: str) -> Maker:
     """What a checkpoint must have been made by for a network of these sizes to go on with it."""
     return Maker(algorithm, dict(spec), ray.__version__)
+
+
+def build_algorithm(setup: Setup, spec: AgentsSpec) -> Algorithm:
+    """What `spec` says to learn by, ready to train; RayError: it cannot learn where `ray` says."""
+    if isinstance(spec, PpoSpec):
+        return build_ppo(setup, spec)
+    assert isinstance(spec, AppoSpec)
+    return build_appo(setup, spec)
 
 
 class Trainer:
     """Wraps the algorithm; everything the entry point needs of it."""
 
-    def __init__(self, algorithm: PPO, *, average_decay: float) -> None:
+    def __init__(self, algorithm: Algorithm, *, average_decay: float) -> None:
         """Take a built algorithm; `average_decay` is how much of the average an iteration keeps."""
         self._algorithm = algorithm
         self._average_decay = average_decay
@@ -108,7 +118,7 @@ class Trainer:
         self.kept: int | None = None  # iterations behind the checkpoint read or written last
 
     def iterate(self) -> Iteration:
-        """One PPO iteration.
+        """One iteration.
 
         Raises:
             TrainingError: a loss is not finite, weights run away, or no env runner samples.
@@ -126,8 +136,8 @@ class Trainer:
             policy_loss=_number(learned, "policy_loss"),
             value_loss=_number(learned, "vf_loss"),
             value_explained=_number(learned, "vf_explained_var"),
-            sample_s=self._update.began_s - began_s,
-            learn_s=self._update.ended_s - self._update.began_s,
+            sample_s=self._update.ended_s - began_s - self._update.took_s,
+            learn_s=self._update.took_s,
             env_runners=int(result["fault_tolerance"]["num_healthy_workers"]),
             restarts=int(result["fault_tolerance"]["num_remote_worker_restarts"]),
         )
@@ -150,9 +160,9 @@ class Trainer:
         until_s = time.monotonic() + self._algorithm.config.env_runner_restore_timeout_s
         tries, number = 0, self.iterations_done + 1
         while tries < LEAST_TRIES or time.monotonic() < until_s:
-            began_s, tries = time.monotonic(), tries + 1
+            began_s, tries, self._update.took_s = time.monotonic(), tries + 1, 0.0
             result = self._algorithm.train()
-            if self._update.began_s >= began_s:
+            if self._update.took_s > 0:
                 return began_s, result
             self._algorithm._iteration -= 1  # nothing was done
             if tries == 1:
@@ -196,13 +206,14 @@ class Trainer:
 
     @property
     def iterations_done(self) -> int:
-        """Whole PPO iterations behind this state, over resumes."""
+        """Whole iterations behind this state, over resumes."""
         before = self._before
         return int(self._algorithm.iteration if before is None else before["training_iteration"])
 
     def _maker(self) -> Maker:
         assert self._algorithm.config is not None
-        return maker_of(self._algorithm.config.rl_module_spec.model_config["spec"])
+        spec = self._algorithm.config.rl_module_spec.model_config["spec"]
+        return maker_of(spec, type(self._algorithm).__name__)
 
     def save(self, folder: Path) -> None:
         """Write everything that resuming needs, and seal it.

@@ -44,7 +44,7 @@ KNOBS = {  # of any learner, by rule
     "above 0, at most 1": ("gamma",),
     "from 0 to 1": ("gae_lambda", "epsilon_first", "epsilon_last"),
     "from 0 to below 1": ("average_decay",),
-    "above 0": ("learning_rate", "clip", "value_clip", "grad_clip"),
+    "above 0": ("learning_rate", "clip", "value_clip", "grad_clip", "target_updates"),
     "0 or more": ("value_weight", "entropy", "env_runners", "start_steps", "taught_weight"),
     "1 or more": ("envs_per_runner",),
 }
@@ -72,9 +72,10 @@ def _check_at_most(at: str, spec: object, part: str, whole: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PpoSpec:
-    """PPO's knobs (Schulman et al., 2017), for agent steps."""
+class AgentsSpec:
+    """Knobs of whatever `train` teaches agents by; steps are agents' steps."""
 
+    algorithm: ClassVar[str]  # RLlib's name of it
     iterations: int
     time_budget_s: float | None  # stop after the iteration that reaches it; None: no limit
     batch_agent_steps: int  # agent steps sampled an iteration
@@ -82,18 +83,16 @@ class PpoSpec:
     epochs: int
     learning_rate: float
     gamma: float  # a step of an agent, not a second
-    gae_lambda: float
     discount_s: float | None = None  # a reward so much later counts 1/e, `gamma` aside; None: as 1
     clip: float
     entropy: float
     value_weight: float
-    value_clip: float
     grad_clip: float
     average_decay: float  # of the averaged weights, an iteration; 0: no averaging
     env_runners: int  # 0: sample in the training process
     envs_per_runner: int
     checkpoint_every: int  # iterations
-    array_runner: bool  # sample in arrays; False: by RLlib's own runner, the slow reference
+    array_runner: bool = True  # sample in arrays; False: by RLlib's own runner, the slow reference
 
     def __post_init__(self) -> None:
         """Check the knobs."""
@@ -105,6 +104,29 @@ class PpoSpec:
                     f"algo.discount_s is {self.discount_s} with algo.array_runner=false: RLlib's "
                     "own runner does not note when turns are; set algo.array_runner=true"
                 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoSpec(AgentsSpec):
+    """PPO's knobs (Schulman et al., 2017)."""
+
+    algorithm: ClassVar[str] = "PPO"
+    gae_lambda: float
+    value_clip: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppoSpec(AgentsSpec):
+    """Those of asynchronous PPO: each minibatch is learned from at once, `epochs` times."""
+
+    algorithm: ClassVar[str] = "AsynchronousPPO"
+    target_updates: float  # minibatches between two copies to the target network
+
+    def __post_init__(self) -> None:
+        """Check the knobs."""
+        super().__post_init__()
+        if not self.array_runner:
+            raise TrainingError("algo.array_runner is false, which is for algo=ppo; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)

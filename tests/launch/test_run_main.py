@@ -174,7 +174,7 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
         (("simulate", "belief.info=none"), "belief.info is none, belief.model must be null:"),
         (("simulate", "+part=test"), "the key 'part' is there; leave out the +: part=test"),
         (("simulate", "+reward=delay"), "'reward'. reward is no choice of this program; it is one"),
-        (("train", "algo=es"), "`train` takes algo=ppo; others are for `gpuyard learn`"),
+        (("train", "algo=es"), "`train` takes ppo and appo; others are for `gpuyard learn`"),
         (("train", "algo.epochs=0"), "algo.epochs is 0; it must be a whole number from 1"),
         (("train", "algo.envs_per_runner=0"), "algo.envs_per_runner is 0; it must be 1 or more"),
         (("train", "algo.value_weight=-1"), "algo.value_weight is -1; it must be 0 or more"),

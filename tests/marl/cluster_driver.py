@@ -27,17 +27,17 @@ def main(address: str, token: str, folder: Path, iterations: int) -> None:
     """Train on; a line of `steps.jsonl` an iteration, `result.json` at the end."""
     ray = cluster_ray(address, token)
     os.environ.update(ray.environment())
-    from marl.rllib.algorithm import build_ppo
+    from marl.rllib.algorithm import Setup
     from marl.rllib.checkpoint import add_checkpoint, checkpoints, last_whole
     from marl.rllib.cluster import connect
-    from marl.rllib.trainer import Trainer
+    from marl.rllib.trainer import Trainer, build_algorithm
     from tests.marl import test_learning as toy
 
     connect(ray)
     ppo = replace(toy.PPO, env_runners=RUNNERS, envs_per_runner=COPIES)
     start = toy.fresh(0).state_dict()
-    algorithm = build_ppo(make_env=toy.make_env, ppo=ppo, policy=toy.POLICY,
-                          weights=start, seed=0, ray=ray)  # fmt: skip
+    setup = Setup(make_env=toy.make_env, policy=toy.POLICY, weights=start, seed=0, ray=ray)
+    algorithm = build_algorithm(setup, ppo)
     trainer = Trainer(algorithm, average_decay=ppo.average_decay)
     if checkpoints(folder):
         trainer.restore(last_whole(folder))

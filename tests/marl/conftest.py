@@ -20,14 +20,14 @@ def one_ray() -> Iterator[None]:
 
 @pytest.fixture
 def ppo_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Builds algorithms as `build_ppo` does, and stops them after the test."""
-    from marl.rllib.algorithm import build_ppo
+    """Builds algorithms as `algorithm_of` does, and stops them after the test."""
+    from tests.marl.trainings import algorithm_of
 
     request.getfixturevalue("one_ray")
     built = []
 
     def build(**given: Any) -> Any:
-        built.append(build_ppo(**given))
+        built.append(algorithm_of(**given))
         return built[-1]
 
     yield build
@@ -38,11 +38,11 @@ def ppo_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 @pytest.fixture(scope="session")
 def fragments(request: pytest.FixtureRequest) -> list[Any]:
     """Chunks of episodes, cut every 100 agent steps, of two environments from their beginning."""
-    from marl.rllib.algorithm import build_ppo
     from tests.marl.test_rllib import arguments, sampled
+    from tests.marl.trainings import algorithm_of
 
     request.getfixturevalue("one_ray")
-    algorithm = build_ppo(**arguments())
+    algorithm = algorithm_of(**arguments())
     found = sampled(algorithm, 10, 100)
     algorithm.stop()
     return found

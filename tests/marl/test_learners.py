@@ -13,12 +13,12 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.minibatch_utils import ShardEpisodesIterator
 
 from marl.policy.pair_score import MASKED
-from marl.rllib.algorithm import LazyCategorical, build_ppo
+from marl.rllib.algorithm import LazyCategorical
 from marl.rllib.array_runner import Fragment, _drawn
 from marl.rllib.cluster import SHARED
 from marl.training.spec import RayError
 from tests.marl.test_rllib import ONE, PPO, arguments, sampled
-from tests.marl.trainings import local_ray
+from tests.marl.trainings import algorithm_of, local_ray
 
 pytestmark = pytest.mark.ray
 
@@ -80,7 +80,7 @@ def test_two_learners_stay_one_policy(trainer_of: Callable[..., Any]):
 def test_batches_of_rllibs_runner_are_not_divided():
     slow = replace(PPO, array_runner=False)
     with pytest.raises(RayError, match=r"ray\.num_learners is 2 with algo\.array_runner=false"):
-        build_ppo(**arguments(ppo=slow, ray=local_ray(num_learners=2)))
+        algorithm_of(**arguments(ppo=slow, ray=local_ray(num_learners=2)))
 
 
 @pytest.mark.gpu

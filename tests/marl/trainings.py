@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from marl.training.spec import LocalRay
+from marl.training.spec import AgentsSpec, LocalRay
 from tests.forking import environment, run_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,3 +97,11 @@ def optimizer_of(trainer: Any) -> Any:
     """Of the one module of a trainer that learns in this process."""
     (optimizer,) = trainer._algorithm.learner_group._learner._named_optimizers.values()
     return optimizer
+
+
+def algorithm_of(*, ppo: AgentsSpec, **given: Any) -> Any:
+    """What `ppo` says to learn by; `given` is as `Setup` takes it."""
+    from marl.rllib.algorithm import Setup
+    from marl.rllib.trainer import build_algorithm
+
+    return build_algorithm(Setup(**given), ppo)
