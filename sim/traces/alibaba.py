@@ -27,7 +27,7 @@ from sim.jobs import (
 )
 from sim.traces.column_reader import BLANKS, ColumnReader, TableReader
 from sim.traces.setting import check_count
-from sim.traces.text_table import Columns, check_either, checked_columns, read_text_table, with_gpus
+from sim.traces.text_table import Columns, TextTable, check_either, checked_columns, read_text_table
 from sim.traces.trace import Trace, on_a_cycle, starts
 
 log = logging.getLogger(__name__)
@@ -170,10 +170,8 @@ class AlibabaOpenb(TableReader):
         """Keep the priority of each class of service."""
         self._qos_priority = qos_priority
 
-    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
-        table = super()._rows(path, wanted, strict).table
-        table, none = with_gpus(table, map(plain_number, table.columns["num_gpu"]))
-        return ColumnReader(table, strict, none)
+    def _sieved(self, table: TextTable) -> TextTable:
+        return table.with_gpus(map(plain_number, table.columns["num_gpu"]))
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         gpus = reader.gangs("num_gpu")
@@ -290,11 +288,9 @@ class AlibabaPai(TableReader):
                 "the tasks; set workload.reader.job_table too"
             )
 
-    def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
-        table = super()._rows(path, wanted, strict).table
+    def _sieved(self, table: TextTable) -> TextTable:
         plans = ("0" if text.lower() in BLANKS else text for text in table.columns["plan_gpu"])
-        table, none = with_gpus(table, map(plain_number, plans))
-        return ColumnReader(table, strict, none)
+        return table.with_gpus(map(plain_number, plans))
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         return _pai_trace(reader, self._jobs_of(reader), name, tagged=self.tag_table is not None)

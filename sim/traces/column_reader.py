@@ -71,17 +71,10 @@ class Problem:
 class ColumnReader:
     """N rows of a text table; reading a column notes the rows that break its rules."""
 
-    def __init__(
-        self, table: TextTable, strict: bool, sieved: Mapping[str, int] | None = None
-    ) -> None:
-        """Start with no row faulted.
-
-        `strict`: whether a bad row is an error. `sieved`: reason -> rows that are no jobs and not
-        in `table` any more.
-        """
+    def __init__(self, table: TextTable, strict: bool) -> None:
+        """Start with no row faulted; `strict`: whether a bad row is an error."""
         self.table, self.path, self.strict = table, table.path, strict
         self.lines: Sequence[int] = table.lines  # (N,) of the file, at which each row starts
-        self._sieved = {reason: rows for reason, rows in (sieved or {}).items() if rows}
         self._problems: list[Problem] = []
         self._named_rows: dict[str, Sequence[str]] = {}  # names that must be unique
         self._left_out: dict[str, BoolArray] = {}
@@ -293,9 +286,8 @@ class ColumnReader:
         """
         keep = self.good()
         table = self.table
-        skipped = table.rows - int(keep.sum())
-        rows_read = table.rows + sum(self._sieved.values())
-        left_out = dict(self._sieved)
+        left_out = dict(table.left_out)
+        skipped = table.rows - sum(left_out.values()) - int(keep.sum())
         for reason, rows in self._left_out.items():
             if (rows & keep).any():
                 left_out[reason] = int(np.sum(rows & keep))
@@ -303,7 +295,7 @@ class ColumnReader:
         for reason, count in left_out.items():
             log.info("%s: %d rows left out: %s", table.path, count, reason)
         if not keep.any():
-            raise nothing_usable(table.path, rows_read, left_out, self.strict)
+            raise nothing_usable(table.path, table.rows, left_out, self.strict)
         submit_s = trace.submit_s[keep]
         late = int(np.sum(submit_s < np.maximum.accumulate(submit_s)))
         order = np.flatnonzero(keep)[np.argsort(submit_s, kind="stable")]
@@ -311,7 +303,7 @@ class ColumnReader:
             trace, line=np.array(self.lines, dtype=np.int64), file=str(table.path),
             gang_from=trace.gang_from or self._named(self._gang_keys), zero=self._zero,
         )  # fmt: skip
-        return take(placed, order), Notes(rows_read, skipped, late, left_out)
+        return take(placed, order), Notes(table.rows, skipped, late, left_out)
 
     def good(self) -> BoolArray:
         """(N,) rows without a fault; if strict, TraceError tells the first, else all are logged."""
@@ -369,7 +361,11 @@ class TableReader(ABC):
 
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         table = read_text_table(path, wanted, strict=strict, header=self.header)
-        return ColumnReader(table, strict)
+        return ColumnReader(self._sieved(table), strict)
+
+    def _sieved(self, table: TextTable) -> TextTable:
+        """The rows that may be jobs."""
+        return table
 
     @abstractmethod
     def _trace(self, reader: ColumnReader, name: str) -> Trace:

@@ -27,7 +27,6 @@ from sim.traces.text_table import (
     TextTable,
     checked_columns,
     read_text_table,
-    with_gpus,
 )
 from sim.traces.trace import Trace
 
@@ -56,9 +55,10 @@ class HeliosLog(TableReader):
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
         times = ("duration",) if "duration" in wanted else ("start_time", "end_time")
         checked_columns(wanted, required=times, optional=(*self.required, *self.optional))
-        table = super()._rows(path, wanted, strict).table
-        table, none = with_gpus(table, map(plain_number, table.columns["gpu_num"]))
-        return ColumnReader(table, strict, none)
+        return super()._rows(path, wanted, strict)
+
+    def _sieved(self, table: TextTable) -> TextTable:
+        return table.with_gpus(map(plain_number, table.columns["gpu_num"]))
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         job_id = reader.names("job_id")
@@ -186,9 +186,9 @@ class Swf(TableReader):
         table = _without_unknown(
             read_text_table(path, wanted, strict=strict, header=FIELDS, dialect=DIALECT)
         )
-        parts = np.array([text in PARTS for text in table.columns["status"]], dtype=np.bool_)
         reason = "are parts of checkpointed jobs, whose summary counts"
-        return ColumnReader(table.only(~parts), strict, {reason: int(parts.sum())})
+        parts = [reason if text in PARTS else "" for text in table.columns["status"]]
+        return ColumnReader(table.without(parts), strict)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         job_id = reader.names("job")
@@ -310,8 +310,7 @@ class AlibabaLingjun:
         theirs = {key: one for key, one in columns.items() if key in WORKER_COLUMNS}
         gpus_of = read_workers(workers, theirs, strict)
         every = [gpus_of.get(job, 0) for job in table.columns["job_name"]]
-        table, none = with_gpus(table, every, "have no worker with a GPU")
-        reader = ColumnReader(table, strict, none)
+        reader = ColumnReader(table.with_gpus(every, "have no worker with a GPU"), strict)
         gpus = np.array([number for number in every if number], dtype=np.int64)
         told = f"by column '{theirs['worker_resources']}' of {workers}"
         trace = replace(_trace(reader, gpus, name), gang_from=told)

@@ -5,7 +5,6 @@ Fields are as its manual pages have them (17.11 to 24.11).
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -109,24 +108,16 @@ TIMES = ("Submit", "Eligible", "Start", "End")
 BEGAN = "Began"  # a column of ours: when the first run of a job started
 
 
-def sieved(table: TextTable) -> tuple[TextTable, dict[str, int]]:
-    """The rows that are jobs, and how many others there are, by reason.
+def sieved(table: TextTable) -> TextTable:
+    """The rows that are jobs.
 
     Texts that mean "none" are made empty and states cut to their word. A job that ran several times
     (requeued; of one JobID and User) is its last run, with submission and `Began` of the first.
     Rows that cannot be read stay: whoever reads the columns names them.
     """
-    left_out: Counter[str] = Counter()
-    table = _kept(table, _no_jobs(table), left_out)
-    table = _plain_words(table)
-    table = _kept(table, _earlier_runs(table), left_out)
-    return _kept(table, _never_seen(table), left_out), dict(left_out)
-
-
-def _kept(table: TextTable, reasons: list[str], left_out: Counter[str]) -> TextTable:
-    """The rows without a reason to leave them out; counts the others."""
-    left_out.update(reason for reason in reasons if reason)
-    return table.only(np.array([not reason for reason in reasons], dtype=np.bool_))
+    table = _plain_words(table.without(_no_jobs(table)))
+    table = table.without(_earlier_runs(table))
+    return table.without(_never_seen(table))
 
 
 def _no_jobs(table: TextTable) -> list[str]:
@@ -236,15 +227,13 @@ class Sacct(TableReader):
         self._priority = dict(qos_priority)
 
     def _rows(self, path: str, wanted: Columns, strict: bool) -> ColumnReader:
-        table, left_out = sieved(
-            read_text_table(
-                path,
-                lambda header: _present(wanted, header, path),
-                strict=strict,
-                dialect=self._dialect,
-            )
+        table = read_text_table(
+            path,
+            lambda header: _present(wanted, header, path),
+            strict=strict,
+            dialect=self._dialect,
         )
-        return ColumnReader(table, strict, left_out)
+        return ColumnReader(sieved(table), strict)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
         job_id = reader.names("JobID")

@@ -2,12 +2,10 @@
 
 import logging
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from sim.arrays import BoolArray
 from sim.errors import PLAIN_NAME, TraceError, amount, check_keys, nearest, override
 from sim.text_files import Row, quoted_rows, read_text
 
@@ -136,29 +134,26 @@ class TextTable:
     names: Mapping[str, str]  # our name of each column -> the file's
     columns: Mapping[str, list[str]]  # our name -> (N,) fields, stripped
     lines: list[int]  # (N,) 1-based line at which the row starts
-    rows: int  # in the file, with those of another length (strict=false only)
+    rows: int  # in the file, with those left out and those of another length (strict=false only)
     unread: Sequence[str]  # names of its other columns
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> rows that are no job
 
-    def only(self, kept: BoolArray) -> "TextTable":
-        """The rows where `kept` (N,) is True, as if the file had no others."""
-        rows = [row for row, keep in enumerate(kept.tolist()) if keep]
+    def without(self, reasons: Sequence[str]) -> "TextTable":
+        """The rows whose reason (N,) to be left out is ""; the others are counted by theirs."""
+        rows = [row for row, reason in enumerate(reasons) if not reason]
         return replace(
             self,
             columns={key: [texts[row] for row in rows] for key, texts in self.columns.items()},
             lines=[self.lines[row] for row in rows],
-            rows=self.rows - (len(self.lines) - len(rows)),
+            left_out=Counter(self.left_out) + Counter(filter(None, reasons)),
         )
 
+    def with_gpus(self, gpus: Iterable[float | None], reason: str = "use no GPU") -> "TextTable":
+        """The rows of other than 0 `gpus` (N,), before other columns are read.
 
-def with_gpus(
-    table: TextTable, gpus: Iterable[float | None], reason: str = "use no GPU"
-) -> tuple[TextTable, dict[str, int]]:
-    """The rows of other than 0 `gpus`, and how many are left out, before other columns are read.
-
-    None, of a text that is no number, stays: whoever reads the column names it.
-    """
-    none = np.array([number == 0 for number in gpus], dtype=np.bool_)
-    return table.only(~none), {reason: int(none.sum())}
+        None, of a text that is no number, stays: whoever reads the column names it.
+        """
+        return self.without([reason if number == 0 else "" for number in gpus])
 
 
 @dataclass
