@@ -245,7 +245,7 @@ def _hydra_lines(error: BaseException) -> list[str]:
 
 def _elsewhere(group: str) -> list[str]:
     """Which programs let a file of `group` be chosen, where this one does not and some do."""
-    found = ", ".join(_programs_with(f"  - {group}"))
+    found = ", ".join(_programs_with(group, chosen=True))
     return [f"{group} is no choice of this program; it is one of {found}"] if found else []
 
 
@@ -254,7 +254,7 @@ def _of_others(key: str, known: Iterable[str]) -> list[str]:
     head = key.partition(".")[0]
     if any(each == key or each.startswith(f"{head}.") for each in known):
         return []
-    choosing, having = _programs_with(f"  - {head}"), ", ".join(_programs_with(head))
+    choosing, having = _programs_with(head, chosen=True), ", ".join(_programs_with(head))
     if choosing:
         first = min(path.stem for path in (CONF / head).glob("[!_]*.yaml"))
         tells = f"{' '.join(called(choosing[0]))} {head}={first} --help tells them"
@@ -262,15 +262,18 @@ def _of_others(key: str, known: Iterable[str]) -> list[str]:
     return [f"{head} is a key of {having}"] if having else []
 
 
-def _programs_with(start: str) -> list[str]:
-    """Programs with a line `start:` in their file of `conf/` or in one that it is made of."""
+def _programs_with(name: str, *, chosen: bool = False) -> list[str]:
+    """Programs whose file of `conf/`, or one it is made of, has a key, or a `chosen` group."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(CONF.glob("*.yaml"))}
+    found = {stem: yaml.safe_load(text) for stem, text in texts.items()}
 
-    def has(name: str) -> bool:
-        made_of = re.findall(r"^  - (\w+)$", texts[name], re.MULTILINE)
-        return f"\n{start}:" in texts[name] or any(has(each) for each in made_of if each in texts)
+    def has(stem: str) -> bool:
+        defaults = found[stem]["defaults"]
+        groups = [group for each in defaults if isinstance(each, dict) for group in each]
+        here = name in (groups if chosen else found[stem])
+        return here or any(has(each) for each in defaults if str(each) in found)
 
-    return [name for name in texts if has(name) and texts[name].startswith("# python scripts/")]
+    return [stem for stem in texts if has(stem) and texts[stem].startswith("# python scripts/")]
 
 
 def _likeness(wanted: str, key: str) -> float:
@@ -327,9 +330,7 @@ def _choices_with(key: str) -> list[str]:
 
 def _keys_around(error: OmegaConfBaseException) -> list[str]:
     """Dotted keys of the whole configuration in which `error` arose (Hydra's own left out)."""
-    if error.parent_node is None:
-        return []
-    root = error.parent_node._get_root()
+    root = None if error.parent_node is None else error.parent_node._get_root()
     return [key for key in _dotted(root) if not re.match(r"hydra(\.|$)", key)]
 
 

@@ -34,7 +34,7 @@ def run(launch: Launch) -> None:
         """The policy folder of one entry, trained if there is none by the same words."""
         folder = launch.folder / TRAINED / name
         words = ["train", *words_of(entry)]
-        run_once(folder, words, "resume=auto")  # one that was interrupted goes on
+        run_once(folder, words, goes_on=True)
         return folder / POLICY
 
     parts = {place: words_of(entry) for place, entry in untrained("policies", node).items()}

@@ -39,20 +39,22 @@ log = logging.getLogger(__name__)
 PARTS, ONCE, WORDS = "parts", "made_by.json", "words.json"
 
 
-def run_once(folder: Path, words: Sequence[str], *more: str) -> None:
+def run_once(folder: Path, words: Sequence[str], *, goes_on: bool = False) -> None:
     """Run one of our programs in a process and a folder of its own, unless it ended there before.
 
-    Other `words` (as behind `gpuyard`) are another run; `more` say only how to go on with what the
-    same words left there. GpuYardError: it ended with another status than 0.
+    Other `words` (as behind `gpuyard`) are another run. `goes_on`: of a training, which goes on
+    with what the same words left there. GpuYardError: it ended with another status than 0.
     """
     done, text = folder / ONCE, json.dumps(list(words))
     if done.is_file() and done.read_text("utf-8") == text:
         return
-    if more:
+    how = [override("hydra.run.dir", folder)]
+    if goes_on:
         begin_training(folder, words)
+        how.append("resume=auto")
     done.unlink(missing_ok=True)
     log.info("%s in %s", " ".join(words), folder)
-    status = run_program([*words, *more, override("hydra.run.dir", folder)])
+    status = run_program([*words, *how])
     if status != 0:
         raise GpuYardError(
             f"{' '.join(words)} ended with status {status}; what it said is above, its log in "

@@ -102,7 +102,7 @@ def test_what_other_words_left_is_begun_anew_and_an_interrupted_training_goes_on
     monkeypatch.setattr(runs, "run_program", program)
     for words in ("a", "a", "a", "a", "b"):
         with contextlib.suppress(GpuYardError):
-            runs.run_once(folder, ["train", words], "resume=auto")
+            runs.run_once(folder, ["train", words], goes_on=True)
     assert found == [("a", False), ("a", True), ("a", True), ("b", False)]
     assert caplog.text.count(f"{folder} was trained by other words; it is dropped") == 1
 
