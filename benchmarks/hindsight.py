@@ -20,7 +20,7 @@ from marl.training.episodes import play_greedily
 from sim.report.job_times import mean_interval, mean_jct_s
 from sim.times import HOUR_S
 
-SAMPLING = Sampling(points=1, alternatives=3, horizon_s=24 * HOUR_S, temperature=1.0, uniform=0.0)
+SAMPLING = Sampling(alternatives=3, horizon_s=24 * HOUR_S, temperature=1.0, uniform=0.0)
 
 
 def main() -> None:

@@ -71,6 +71,7 @@ class Rounds(Generic[Fit]):
     windows: int  # training windows that are branched, or shown to a teacher
     fit: Fit
     sampling: Sampling | None = None  # of branches
+    points: int = 0  # turns of a window that are branched
     search_windows: int = 0  # others, that say how far to go
     share: float = 1.0  # of the turns that a teacher is shown
 
@@ -85,7 +86,9 @@ def branch_rounds(config: Mapping[str, Any]) -> Rounds[Teaching]:
     teaching = Teaching(
         **_fit(given), **{key: given[key] for key in ("unit_s", "step", "temperature")}
     )
-    return Rounds(given["windows"], teaching, _sampling_of(given), given["search_windows"])
+    return Rounds(
+        given["windows"], teaching, _sampling_of(given), given["points"], given["search_windows"]
+    )
 
 
 def _given(config: Mapping[str, Any], rules: Rules, *above: str) -> Mapping[str, Any]:
@@ -111,7 +114,6 @@ def _sampling_of(given: Mapping[str, Any]) -> Sampling:
     if given["uniform"] > 1:
         raise ConfigError(f"algo.uniform is {given['uniform']}; it is a share, at most 1")
     return Sampling(
-        points=given["points"],
         alternatives=given["alternatives"],
         horizon_s=HOUR_S * given["horizon_h"],
         temperature=given["temperature"],
@@ -123,14 +125,14 @@ def ppo_rounds(config: Mapping[str, Any]) -> Rounds[Clipping]:
     """As `branch_rounds`."""
     given = _given(config, PPO_RULES, "unit_s", "clip")
     clipping = Clipping(**_fit(given), unit_s=given["unit_s"], clip=given["clip"])
-    return Rounds(given["windows"], clipping, _sampling_of(given))
+    return Rounds(given["windows"], clipping, _sampling_of(given), given["points"])
 
 
 def play_branches(
-    source_spec: SourceSpec, form: NetworkForm, vector: FloatArray, sampling: Sampling,
+    source_spec: SourceSpec, form: NetworkForm, vector: FloatArray, sampling: Sampling, points: int,
     task: tuple[int, int],
 ) -> tuple[Contrasts | None, bool]:  # fmt: skip
-    """What was tried in a window of the part `train`, and whether its run failed.
+    """What was tried at so many points of a window of the part `train`; whether its run failed.
 
     `task`: the window, and the seed of the turns and actions that are tried.
     """
@@ -138,7 +140,7 @@ def play_branches(
     brancher = Brancher(form.policy(vector), form.rules, sampling)
     simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
     try:
-        return brancher.contrasts(simulator, seed), False
+        return brancher.contrasts(simulator, seed, points), False
     except (SimulationError, InvalidDecision):
         return None, True
 
@@ -188,9 +190,10 @@ class _RoundsTrainer(Trainer, Generic[Fit]):
 
     def _branched(self, windows: list[int]) -> list[Contrasts]:
         """What is tried in these windows, by the shape of what was observed."""
-        spec, mean, sampling = self.source_spec, self.saved.climb.mean, self._rounds.sampling
-        assert sampling is not None
-        play = partial(play_branches, spec, self._form, mean, sampling)
+        mean, rounds = self.saved.climb.mean, self._rounds
+        assert rounds.sampling is not None
+        given = self.source_spec, self._form, mean, rounds.sampling, rounds.points
+        play = partial(play_branches, *given)
         # One by one: it takes seconds, and nobody waits for the slowest.
         seeds = self._rng(5).integers(1 << 32, size=len(windows))  # a window may come again
         tasks = list(zip(windows, seeds.tolist(), strict=True))

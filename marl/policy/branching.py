@@ -35,9 +35,8 @@ FIRST_SHARE = 0.03  # of the time of arrivals: before that the cluster is empty
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which turns are looked at, and what is tried there."""
+    """What is tried at a turn."""
 
-    points: int  # turns of a run
     alternatives: int  # actions tried at a turn, at most
     horizon_s: float  # for so long the branches play on
     temperature: float  # of the logits' gaps, by which alternatives are drawn
@@ -139,8 +138,8 @@ class Brancher:
         """`policy` must not change while this is in use."""
         self._policy, self._rules, self._sampling = policy.eval(), rules, sampling
 
-    def contrasts(self, simulator: Simulator, seed: int) -> Contrasts | None:
-        """Branch one fresh run at turns drawn from `seed`; None if there was nothing to choose.
+    def contrasts(self, simulator: Simulator, seed: int, points: int) -> Contrasts | None:
+        """Branch one fresh run at `points` turns drawn from `seed`; None: nothing was to choose.
 
         Raises:
             ValueError: the policy is not compiled.
@@ -150,7 +149,7 @@ class Brancher:
         """
         run, net = self._begun(simulator)
         rng = np.random.default_rng(seed)
-        found = [each for each in self._turns(run, net, rng) if each is not None]
+        found = [each for each in self._turns(run, net, rng, points) if each is not None]
         return joined(found) if found else None
 
     def in_hindsight(self, simulator: Simulator, seed: int) -> Run:
@@ -181,10 +180,12 @@ class Brancher:
         link(net, run.play)
         return run, net
 
-    def _turns(self, run: Turns, net: Net, rng: np.random.Generator) -> Iterator[Contrasts | None]:
+    def _turns(
+        self, run: Turns, net: Net, rng: np.random.Generator, points: int
+    ) -> Iterator[Contrasts | None]:
         last_s = float(run.simulator.jobs.submit_s.max())
         branch = run.fork()
-        for at_s in np.sort(rng.uniform(FIRST_SHARE * last_s, last_s, self._sampling.points)):
+        for at_s in np.sort(rng.uniform(FIRST_SHARE * last_s, last_s, points)):
             if not _go(run, net, at_s):
                 return
             for _ in range(int(rng.integers(MOST_SKIPPED))):

@@ -25,7 +25,7 @@ from tests.sim.worlds import Job, changes, fates, job_table
 WORLD = mixed_world(2)
 LAYOUT = layout_for(WORLD.topology, WORLD.partition_of_server, RULES)
 JOBS = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=3000.0)
-SAMPLING = Sampling(points=30, alternatives=2, horizon_s=1e9, temperature=1.0, uniform=0.5)
+SAMPLING = Sampling(alternatives=2, horizon_s=1e9, temperature=1.0, uniform=0.5)
 TEACHING = Teaching(
     epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, step=1.0,
     temperature=1e9,
@@ -44,7 +44,7 @@ def turns() -> Turns:
 
 
 def branched(policy: PairScorePolicy, seed: int = 0, **given: float) -> Contrasts:
-    found = Brancher(policy, RULES, replace(SAMPLING, **given)).contrasts(simulator(), seed)
+    found = Brancher(policy, RULES, replace(SAMPLING, **given)).contrasts(simulator(), seed, 30)
     assert found is not None
     return found
 
@@ -117,9 +117,9 @@ def test_a_branch_whose_jobs_wait_for_ever_costs_their_wait_up_to_the_horizon():
     # The gang of both servers has to start before one of them goes for good.
     world = plain_world(2, 2, outages=changes((50.0, 1, Change.FAIL)))
     jobs = job_table([Job(0.0, 4, 30.0), Job(0.0, 1, 100.0)])
-    sampling = replace(SAMPLING, points=3, alternatives=9, horizon_s=1000.0, uniform=1.0)
+    sampling = replace(SAMPLING, alternatives=9, horizon_s=1000.0, uniform=1.0)
     brancher = Brancher(scoring_nothing(), RULES, sampling)
-    found = brancher.contrasts(world.simulator(jobs), 0)
+    found = brancher.contrasts(world.simulator(jobs), 0, 3)
     assert found is not None
     # Gang first: 30 and 30 + 100. The other first: 1000 and 30 still to do, and 100.
     assert found.cost_s.max() == pytest.approx(1030.0 + 100.0 - 160.0)
