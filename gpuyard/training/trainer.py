@@ -33,7 +33,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TRAIN_WINDOWS = 1_000_000  # that may be drawn where windows never run out
-FIRST_STEP = 0.15
 LINE_EVERY_S = 60.0  # where there is no bar
 SAVE_EVERY_S = 300.0  # at the latest: a round may last minutes
 
@@ -54,14 +53,14 @@ class Budget:
     validation: Sequence[int]  # windows of the part `validation`; they choose nothing
     held_out: Sequence[int] = ()  # others of it, for the final figures
     train_windows: int = TRAIN_WINDOWS  # so many may be drawn
-    first_step: float = FIRST_STEP  # of evolution strategies, in units of sigma
+    first_step: float = 0.0  # of evolution strategies, in units of sigma; others read none
 
     @classmethod
     def of(cls, config: Mapping[str, Any], source: WindowSource) -> Self:
         """From `learn.yaml`; windows are those that the source has. ConfigError: too few."""
         names = ("pairs", "updates", "minutes", "validate_every", "checkpoint_every")
         given = {name: config[name] for name in names}
-        given["first_step"] = config["algo"].get("first_step", FIRST_STEP)  # others read none
+        given["first_step"] = config["algo"].get("first_step", 0.0)
         if (there := source.windows(TRAIN)) is not None:
             given["train_windows"] = there
         curve, held_out = validation_windows(source, config)

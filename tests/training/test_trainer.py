@@ -121,7 +121,7 @@ def trainer(
     ticks = iter(range(10**6))
     return Trainer(
         source_spec=SourceSpec(no_source, ""), saved=saved or beginning(),
-        budget=Budget(8, updates, None, 5, 4, validation=(0, 1)),
+        budget=Budget(8, updates, None, 5, 4, validation=(0, 1), first_step=0.15),
         rivals=[ScorePlayer(ZERO), ScorePlayer(ZERO)], evaluator=evaluator or hill(),
         folder=folder, clock_s=lambda: float(next(ticks)),
     )  # fmt: skip
