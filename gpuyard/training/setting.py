@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 SCORE, NETWORK = "score", "network"  # what is learned
 ES, BRANCHES, PPO, DISTIL = "es", "branches", "paired_ppo", "distil"
 ESTIMATORS = (ES, BRANCHES, PPO, DISTIL)  # values of algo.estimator
-OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
+OF_NETWORK = ("learns", "graph", "rules", "hide")  # keys a score does not have
 NETWORK_RULES: Rules = {
     "graph.gpu_dim": (True, 1),
     "graph.hidden_dim": (True, 1),
@@ -136,7 +136,7 @@ AUTO = "auto"  # resume=auto: the same command goes on in the same folder
 OF_LEARNING = (
     "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
     "updates", "validate_every", "checkpoint_every", "validation_windows", "held_out", "jobs",
-    "ray", "resume", "page", *OF_NETWORK,
+    "ray", "resume", "page", "algo", *OF_NETWORK,
 )  # fmt: skip
 RULES: Rules = SEED | {
     "units.start": (True, 0),

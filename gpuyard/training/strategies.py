@@ -216,6 +216,9 @@ def _saved(arrays: dict[str, Any]) -> Saved:
 def _difference(before: str, now: str) -> str | None:
     """`KEY was A, is B` for the first key in which two settings differ."""
     try:
-        return first_difference(json.loads(before), json.loads(now))
+        was, asked = json.loads(before), json.loads(now)
     except ValueError:  # no settings of ours
         return None if before == now else f"it was {before!r}, is {now!r}"
+    if "algo" in asked:  # a search of before one of its keys was kept says nothing of it
+        was["algo"] = asked["algo"] | was.get("algo", {})
+    return first_difference(was, asked)

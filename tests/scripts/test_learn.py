@@ -239,7 +239,7 @@ def test_a_worker_that_is_killed_in_an_update_changes_nothing(done, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals):
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, start, number: signal.Signals):
     folder = tmp_path / "run"
     with LEARNING.begun(folder, "updates=100000", "name=kept") as process:
         wait_for((folder / "checkpoint.npz").is_file, process, 200)
@@ -247,6 +247,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signa
         assert process.wait(timeout=60) == 130
     assert f"resume={folder}" in (tmp_path / "printed").read_text()
     assert "Stopped on the way" in (folder / "kept.yaml").read_text()
+    longer = start("learn", *TINY, "updates=9", "algo.first_step=0.3", f"resume={folder}")
+    longer.failed_with("belongs to another setting: algo.first_step was 0.15, is 0.3")
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,7 @@ def test_a_checkpoint_of_another_setting_or_none_is_refused(tmp_path: Path):
     assert load(tmp_path, '{"train_windows": null, "pairs": 2}').climb.update == 0
     with pytest.raises(GpuYardError, match="another setting: train_windows was None, is 3; repeat"):
         load(tmp_path, '{"train_windows": 3, "pairs": 2}')
+    assert load(tmp_path, '{"pairs": 2, "algo": {"first_step": 0.3}}').climb.update == 0
 
 
 def test_a_checkpoint_that_is_cut_off_or_no_numbers_is_one_message(tmp_path: Path):
