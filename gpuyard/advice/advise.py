@@ -129,7 +129,7 @@ def advise(
     _check_aim(config["aim"], scenario)
     _check_blocks(config["blocks"], int(jobs.measured.sum()))
     notes = _notes(config, scenario)
-    log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
+    log.info("%s; assumes %s", amount(len(jobs), "job"), "; ".join(notes))
     waited_s, limits = waits_and_limits(scenario)
     mine, choices, first = None, _choices(config, overrides), _first_known(config, limits=limits)
     with _composing():
@@ -295,8 +295,8 @@ def _check_blocks(blocks: int, counted: int) -> None:
         )
     if counted < FEW_JOBS * blocks:
         log.warning(
-            "%d jobs count, in %d blocks: intervals over next to single jobs tell little",
-            counted, min(blocks, counted),
+            "%s counted, in %s: intervals over next to single jobs tell little",
+            amount(counted, "job"), amount(min(blocks, counted), "block"),
         )  # fmt: skip
 
 

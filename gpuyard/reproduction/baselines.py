@@ -20,6 +20,7 @@ from gpuyard.reproduction.node import PAGE_FILE, asked, reproduction_of, write_p
 from gpuyard.reproduction.planned import Cell, Planned, cells_of, planned_of
 from gpuyard.reproduction.runs import PARTS, forget_stored, run_all, write_drawn, write_frame
 from gpuyard.reproduction.sheets import sheet_text
+from sim.errors import amount
 from sim.report.job_times import Interval
 from sim.report.league import METRIC, LeagueRun, Place, by_block, ratio_over
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
@@ -104,7 +105,7 @@ def _planned(launch: Launch) -> list[Planned]:
     found = reproduction_of(launch.config["reproduce"], experiment=words.experiment)
     spread = [_spread(cell) for cell in cells_of(found, words)[: launch.config["most_cells"]]]
     planned = planned_of(spread, missing=launch.config["missing"])
-    log.info("%d cells, %d runs", len(spread), len(planned))
+    log.info("%s, %s", amount(len(spread), "cell"), amount(len(planned), "run"))
     return planned
 
 

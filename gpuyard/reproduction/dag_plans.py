@@ -26,6 +26,7 @@ from sim.dag.model_graphs import graph_name
 from sim.dag.plan import gap_correlation, lower_bound_s, schedule
 from sim.dag.problem import DagProblem, GpuModel, dag_problem, drawn_machines
 from sim.dag.search import Meter, Search, random_start, start_plans
+from sim.errors import amount
 from sim.files import write_atomically
 
 KEYS = (
@@ -303,7 +304,7 @@ def run_missing_searches(launch: Launch, settings: Settings) -> list[Row]:
     work = [(cell, method) for cell in settings.cells for method in settings["methods"]]
     paths = [folder / bench.part(cell, method) for cell, method in work]
     done = sum(path.is_file() for path in paths)
-    log.info("%d runs, %d of them done before", len(work), done)
+    log.info("%s, %d of them done before", amount(len(work), "run"), done)
     rows: list[Row] = []
     with RunCount("planning", len(work), done=done) as count:
         for (cell, method), path in zip(work, paths, strict=True):

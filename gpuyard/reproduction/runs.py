@@ -181,7 +181,7 @@ def run_missing(
         places[planned[place].part].append(place)
     todo = {planned[first].task: parts / part for part, (first, *_) in places.items()}
     missing = sum(map(len, places.values()))
-    log.info("%d runs, %d of them done before", len(planned), len(planned) - missing)
+    log.info("%s, %d of them done before", amount(len(planned), "run"), len(planned) - missing)
     failures = []
     batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
     with RunCount("reproducing", len(planned), done=len(planned) - missing) as count:

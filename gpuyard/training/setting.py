@@ -63,7 +63,7 @@ from marl.env.world import TRAIN_PHYSICS
 from marl.policy import policy_folder
 from marl.training.spec import ClusterRay, LocalRay, RaySpec
 from sim.arrays import FloatArray
-from sim.errors import override
+from sim.errors import amount, override
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 
 if TYPE_CHECKING:
@@ -380,7 +380,10 @@ def _beginning(config: Mapping[str, Any], source_spec: SourceSpec, setting: str)
         source = source_of(source_spec)
         there, count = source.windows(TRAIN), config["standard_windows"]
         windows = range(count if there is None else min(count, there))
-        log.info("%s plays %d windows, for what the layer reads", config["standards"], len(windows))
+        log.info(
+            "%s plays %s, for what the layer reads",
+            config["standards"], amount(len(windows), "window"),
+        )  # fmt: skip
         standards = standards_of(source, _weights(config, "standards"), groups, windows)
         named = zip(groups, standards, strict=True)
         form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))

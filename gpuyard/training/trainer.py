@@ -26,7 +26,7 @@ from gpuyard.training.strategies import (
 )
 from gpuyard.training.windows import TRAIN, Evaluator, SourceSpec, validation_windows
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, amount
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -139,8 +139,8 @@ class Trainer:
         """Play the rivals; workers compile or load their code here, before time counts."""
         windows = self.budget.validation
         log.info(
-            "first the beginning and the reference play %d validation windows each; "
-            "minutes count from then on", len(windows),
+            "first the beginning and the reference play %s each; minutes count from then on",
+            amount(len(windows), "validation window"),
         )  # fmt: skip
         begin, reference = (
             self.evaluator.windows(self.source_spec, player, "validation", windows)

@@ -293,7 +293,7 @@ class ColumnReader:
                 left_out[reason] = int(np.sum(rows & keep))
                 keep = keep & ~rows
         for reason, count in left_out.items():
-            log.info("%s: %d rows left out: %s", table.path, count, reason)
+            log.info("%s: %s left out: %s", table.path, amount(count, "row"), reason)
         if not keep.any():
             raise nothing_usable(table.path, table.rows, left_out, self.strict)
         submit_s = trace.submit_s[keep]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray, objects
-from sim.errors import TraceError, check_numbers
+from sim.errors import TraceError, amount, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts
 from sim.text_files import read_text, since_1970_s, wall_clock
 from sim.traces.column_reader import CLOCK_CHANGE_S, Notes, nothing_usable, shown
@@ -277,12 +277,13 @@ class PhillyJson:
             _add(read, each, path, strict)
         if read.bad:
             log.warning(
-                "%d jobs skipped, the first: %s; by rule: %s", read.bad.total(), read.first_bad,
+                "%s skipped, the first: %s; by rule: %s",
+                amount(read.bad.total(), "job"), read.first_bad,
                 ", ".join(f"{count} x {rule}" for rule, count in read.bad.items()),
             )  # fmt: skip
         jobs = self._ran_or_killed(read)
         for reason, count in read.left_out.items():
-            log.info("%s: %d jobs left out: %s", path, count, reason)
+            log.info("%s: %s left out: %s", path, amount(count, "job"), reason)
         if not jobs:
             raise nothing_usable(path, read.objects, read.left_out, strict)
         trace, notes = self._trace(jobs, read, name)

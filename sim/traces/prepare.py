@@ -272,7 +272,8 @@ def fitted(trace: Trace, options: Preparation, gpus: int) -> Trace:
     """The trace with caps applied for a cluster of `gpus`; windows are drawn from what is left."""
     capped, dropped = cap(trace, options, gpus)
     if dropped:
-        log.warning("trace %s: %d jobs above %d GPUs dropped", trace.name, dropped, gpus)
+        above = f"{amount(dropped, 'job')} above {amount(gpus, 'GPU')}"
+        log.warning("trace %s: %s dropped", trace.name, above)
     return capped
 
 

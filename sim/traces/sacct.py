@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
-from sim.errors import TraceError
+from sim.errors import TraceError, amount
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
 from sim.text_files import NO_TIME, moment
 from sim.traces.column_reader import CLOCK_CHANGE_S, LARGEST_AMOUNT, ColumnReader, TableReader
@@ -64,16 +64,16 @@ def parse_tres(text: str) -> Tres | None:
     """
     found: dict[str, float] = {}
     for entry in text.split(",") if text else ():
-        name, sign, amount = entry.partition("=")
+        name, sign, given = entry.partition("=")
         if not sign:
             return None
         if name in READ or name.startswith(GPU_OF_TYPE):
-            value = _mib(amount) if name == "mem" else _whole(amount)
+            value = _mib(given) if name == "mem" else _whole(given)
             if value is None:
                 return None
             found[name] = value
-    of_type = {name.removeprefix(GPU_OF_TYPE): amount for name, amount in found.items()
-               if name.startswith(GPU_OF_TYPE) and amount > 0}  # fmt: skip
+    of_type = {name.removeprefix(GPU_OF_TYPE): value for name, value in found.items()
+               if name.startswith(GPU_OF_TYPE) and value > 0}  # fmt: skip
     gpus = found.get(GPU, sum(of_type.values()))
     shares = {_milli(name) for name in of_type} or {WHOLE_GPU_MILLI}
     if sum(of_type.values()) < gpus:
@@ -318,8 +318,8 @@ def _run_time(reader: ColumnReader, at: Moments) -> FloatArray:
     """(N,) seconds that the last run of each job took; 0 where it never began."""
     running = np.array([text in RUNNING for text in reader.raw("State")], dtype=np.bool_)
     if running.any():
-        log.info("%s: %d jobs still ran; they last as long as they had run until then",
-                 reader.path, int(running.sum()))  # fmt: skip
+        log.info("%s: %s still ran; each lasts as long as it had run until then",
+                 reader.path, amount(int(running.sum()), "job"))  # fmt: skip
     if reader.has("ElapsedRaw"):
         return reader.times("ElapsedRaw")
     if reader.has("Elapsed"):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.errors import TraceError, check_keys, check_numbers
+from sim.errors import TraceError, amount, check_keys, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, JobTable
 from sim.text_files import moment
 from sim.times import DAY_S
@@ -311,7 +311,7 @@ class TraceWorkload:
                 path=self._path, columns=self._columns, name=self._name, strict=self._strict
             )
             if notes.unsorted:
-                log.info("%s: %d rows sorted by submission", self._path, notes.unsorted)
+                log.info("%s: %s sorted by submission", self._path, amount(notes.unsorted, "row"))
             self._notes = notes
             _tell_waits(trace, self._path)
             _tell_units(trace, self._path)

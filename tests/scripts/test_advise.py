@@ -178,7 +178,7 @@ def test_jobs_that_fit_nowhere_stop_it_or_are_left_out(start, tmp_path):
     kept = start("advise", *words, "leave_out=true", folder="kept")
     assert kept.status == 0, kept.err
     assert "left out: 2 jobs that fit nowhere" in kept.out
-    assert "2 jobs count, in 2 blocks: intervals over next to single jobs tell little" in kept.err
+    assert "2 jobs counted, in 2 blocks: intervals over next to single jobs tell little" in kept.err
     assert set(kept.table("advice.csv")["jobs"]) == {2}
 
 
