@@ -62,7 +62,7 @@ from sim.report.league import (
     rank_in_common,
     rank_over_all,
 )
-from sim.report.page_table import claims_csv, claims_markdown, measured, page_markdown
+from sim.report.page_table import PageTable, claims_csv, claims_markdown, measured, page_markdown
 from sim.report.significance import Ranking
 from sim.report.table_text import markdown, rich_tables
 
@@ -186,20 +186,18 @@ def plan(launch: Launch, prepared: Prepare) -> tuple[Reproduction, list[Planned]
     cells = [prepared(cell) for cell in cells_of(found, words)[: config["most_cells"]]]
     planned = planned_of(cells, missing=config["missing"], picked_on=found.picked_on)
     if config["into"] is not None:
-        _check_page(found, planned)
+        check_page(found.page, planned)
     return found, planned
 
 
-def _check_page(found: Reproduction, planned: Sequence[Planned]) -> None:
-    """Raise ConfigError if the page's table would be empty: what is run is in none of its rows."""
-    metrics = dict.fromkeys(
-        (METRIC, *(row.metric for each in found.page for row in each.rows)), 1.0
-    )
+def check_page(tables: Sequence[PageTable], planned: Sequence[Planned]) -> None:
+    """Raise ConfigError if a page's tables would be empty: what is run is in none of their rows."""
+    metrics = dict.fromkeys((METRIC, *(row.metric for each in tables for row in each.rows)), 1.0)
     firsts = [each for each in planned if each.task.window == 0 and not each.picks]
     labels = [each.labelled(task_labels(each.task)) for each in firsts]
     runs = [LeagueRun(each.cell, each.workload, ComparisonRow(of, metrics))
             for each, of in zip(firsts, labels, strict=True)]  # fmt: skip
-    if not page_markdown(found.page, runs, confidence=0.95):
+    if not page_markdown(tables, runs, confidence=0.95):
         raise ConfigError(
             "into: no row and column of reproduce.page is of schedulers and cells that would be "
             "run; leave out into=, or run some of them"

@@ -33,7 +33,7 @@ from gpuyard.reproduction.node import (
     reproduction_of,
 )
 from gpuyard.reproduction.planned import Planned, cells_of, planned_of, with_policies
-from gpuyard.reproduction.reproduce import Prepare, check_ahead
+from gpuyard.reproduction.reproduce import Prepare, check_ahead, check_page
 from gpuyard.reproduction.runs import (
     PARTS,
     assumed_in,
@@ -131,6 +131,8 @@ def _planned(
     for seed in node["seeds"]:
         cells = cells_of(found, words, f"seed={seed}")[: config["most_cells"]]
         planned += planned_of(list(map(prepared, cells)), missing=config["missing"])
+    if config["into"] is not None:
+        check_page(page_tables("reproduce.page", node.get("page")), planned)
     return planned
 
 
