@@ -245,7 +245,7 @@ def _hydra_lines(error: BaseException) -> list[str]:
 
 def _elsewhere(group: str) -> list[str]:
     """Which programs let a file of `group` be chosen, where this one does not and some do."""
-    found = ", ".join(_programs_with(group, chosen=True))
+    found = ", ".join(programs_with(group, chosen=True))
     return [f"{group} is no choice of this program; it is one of {found}"] if found else []
 
 
@@ -254,7 +254,7 @@ def _of_others(key: str, known: Iterable[str]) -> list[str]:
     head = key.partition(".")[0]
     if any(each == key or each.startswith(f"{head}.") for each in known):
         return []
-    choosing, having = _programs_with(head, chosen=True), ", ".join(_programs_with(head))
+    choosing, having = programs_with(head, chosen=True), ", ".join(programs_with(head))
     if choosing:
         first = min(path.stem for path in (CONF / head).glob("[!_]*.yaml"))
         tells = f"{' '.join(called(choosing[0]))} {head}={first} --help tells them"
@@ -262,7 +262,7 @@ def _of_others(key: str, known: Iterable[str]) -> list[str]:
     return [f"{head} is a key of {having}"] if having else []
 
 
-def _programs_with(name: str, *, chosen: bool = False) -> list[str]:
+def programs_with(name: str, *, chosen: bool = False) -> list[str]:
     """Programs whose file of `conf/`, or one it is made of, has a key, or a `chosen` group."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(CONF.glob("*.yaml"))}
     found = {stem: yaml.safe_load(text) for stem, text in texts.items()}

@@ -16,7 +16,7 @@ import pandas as pd
 from gpuyard.evaluation.lineup import STARTED, entries_of
 from gpuyard.evaluation.task import ours_of
 from gpuyard.launch.build import check_keys, check_texts, resolve
-from gpuyard.launch.errors import ConfigError, instead
+from gpuyard.launch.errors import ConfigError, instead, programs_with
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
@@ -44,6 +44,9 @@ def run(launch: Launch) -> None:
         place = f"reproduce.runs.{name}"
         check_texts(place, words, "of a program and its overrides", empty=False)
         runs[name] = [*words, *quick.get(name, ())]
+        known = programs_with("hydra", chosen=True)  # all
+        if words[0] not in known:
+            raise ConfigError(f"{place}: {words[0]!r} is no program; {instead(words[0], known)}")
         with told_at(place):
             resolve(composed_of(runs[name][0], runs[name][1:]))
     if "sheet" not in node:

@@ -136,6 +136,9 @@ def test_agents_without_a_policy_are_told_before_anything_is_trained(start, word
       "into: no row and column of reproduce.page is of schedulers and cells"),
      (MAIN_JOB, "windows=0", "windows is 0; it must be"),
      (MAIN_JOB, "ours=nobody", "ours is 'nobody'; the schedulers here are marl"),
+     (MAIN_JOB, "reproduce.runs.learn=[lern]",
+      "reproduce.runs.learn: 'lern' is no program; did you mean learn?"),
+     (MAIN_JOB, "reproduce.runs.learn=[base]", "learn: 'base' is no program; "),
      (MAIN_JOB, "reproduce.runs.learn=[learn,'pairz=3']", "runs.learn: Could not override")],
 )  # fmt: skip
 def test_what_is_done_after_training_is_planned_before(start, experiment, word: str, told: str):
