@@ -96,7 +96,7 @@ def _columns(table: Table, types: dict[str, type]) -> dict[str, npt.NDArray[Any]
         np.int64: lambda name: table.wholes(name, absent=int(ABSENT.get(name, 0))),
         np.bool_: lambda name: table.flags(name, absent=bool(ABSENT.get(name, False))),
     }
-    columns = {name: read[kind](name) for name, kind in types.items()}
+    columns = {name: read[numpy_type](name) for name, numpy_type in types.items()}
     if "aggressors" in columns:
         columns["aggressors"] = objects([
             tuple(sorted(part.strip() for part in text.split(JOIN))) if text else ()
@@ -188,23 +188,23 @@ def generated_rows(rng: np.random.Generator) -> tuple[CoRows, SoloProfiles]:
     table = ShippedInterference().pair_table(catalogue)
     first, second = np.triu_indices(len(catalogue.names))
     columns = []
-    for kind in range(len(catalogue.gpu_types)):
+    for gpu_type in range(len(catalogue.gpu_types)):
         chosen = rng.choice(len(first), PAIRS_A_TYPE, replace=False)
         a, b = first[chosen], second[chosen]
-        number = kind * PAIRS_A_TYPE + np.arange(PAIRS_A_TYPE)
+        number = gpu_type * PAIRS_A_TYPE + np.arange(PAIRS_A_TYPE)
         other = a != b
-        columns.append(np.stack([np.full(len(a), kind), number, a, b]))
-        columns.append(np.stack([np.full(len(a), kind), number, b, a])[:, other])
-    kind, group, victim, aggressor = np.concatenate(columns, axis=1)
-    feasible = table.feasible[kind, victim, aggressor]
+        columns.append(np.stack([np.full(len(a), gpu_type), number, a, b]))
+        columns.append(np.stack([np.full(len(a), gpu_type), number, b, a])[:, other])
+    gpu_type, group, victim, aggressor = np.concatenate(columns, axis=1)
+    feasible = table.feasible[gpu_type, victim, aggressor]
     name = objects(catalogue.names)
     rows = co_rows(
         source=GENERATED,
-        gpu_type=objects(catalogue.gpu_types)[kind],
+        gpu_type=objects(catalogue.gpu_types)[gpu_type],
         group=group,
         victim=name[victim],
         aggressors=[(other,) for other in name[aggressor]],
-        norm_speed=np.where(feasible, 1.0 / table.slowdown[kind, victim, aggressor], np.nan),
+        norm_speed=np.where(feasible, 1.0 / table.slowdown[gpu_type, victim, aggressor], np.nan),
         feasible=feasible,
     )
     return rows, _generated_solos(catalogue)
@@ -213,20 +213,20 @@ def generated_rows(rng: np.random.Generator) -> tuple[CoRows, SoloProfiles]:
 def _generated_solos(catalogue: Catalogue) -> SoloProfiles:
     """A solo profile of every (type, name) whose step time is known: that time and no more."""
     known = [
-        (kind, row)
-        for kind in range(len(catalogue.gpu_types))
+        (gpu_type, row)
+        for gpu_type in range(len(catalogue.gpu_types))
         for row in range(len(catalogue.names))
-        if np.isfinite(catalogue.compute_s[row, kind])
+        if np.isfinite(catalogue.compute_s[row, gpu_type])
     ]
     names = [catalogue.names[row] for _, row in known]
     models = [name.rpartition("/")[0] for name in names]
     return solo_profiles(
         source=GENERATED,
-        gpu_type=[catalogue.gpu_types[kind] for kind, _ in known],
+        gpu_type=[catalogue.gpu_types[gpu_type] for gpu_type, _ in known],
         profile=names,
         model=models,
         batch=np.array([int(name.rpartition("/")[2]) for name in names], dtype=np.int64),
-        step_s=np.array([catalogue.compute_s[row, kind] for kind, row in known]),
+        step_s=np.array([catalogue.compute_s[row, gpu_type] for gpu_type, row in known]),
     )
 
 

@@ -67,16 +67,16 @@ def every_cell(rows: CoRows, solos: SoloProfiles) -> Cells:
     profiles = tuple(sorted(set(rows.victim) | others, key=_natural))
     source, known = rows.source[0], set(solos.keys())
     shape = len(gpu_types), len(profiles), len(profiles)
-    kind, victim, aggressor = (index.ravel() for index in np.indices(shape))
+    gpu_type, victim, aggressor = (index.ravel() for index in np.indices(shape))
     name, types = objects(profiles), objects(gpu_types)
     profiled = [
         (source, types[t], name[v]) in known and (source, types[t], name[a]) in known
-        for t, v, a in zip(kind, victim, aggressor, strict=True)
+        for t, v, a in zip(gpu_type, victim, aggressor, strict=True)
     ]
     place = np.flatnonzero(profiled)
     query = co_rows(
         source=source,
-        gpu_type=types[kind[place]],
+        gpu_type=types[gpu_type[place]],
         sharing=rows.sharing[0],
         group=np.arange(len(place)),
         victim=name[victim[place]],
@@ -118,14 +118,14 @@ def predicted_infeasible(rows: CoRows, cells: Cells, *, keep_observed: bool) -> 
     """
     types = {name: i for i, name in enumerate(cells.gpu_types)}
     at = {name: i for i, name in enumerate(cells.profiles)}
-    kind = np.array([types[name] for name in rows.gpu_type])
+    gpu_type = np.array([types[name] for name in rows.gpu_type])
     victim = np.array([at[name] for name in rows.victim])
     aggressor = np.array([at[name] for (name,) in rows.aggressors])
     tried, failed = np.zeros((2, *cells.shape), np.bool_)
     for left, right in ((victim, aggressor), (aggressor, victim)):
-        tried[kind, left, right] = True
+        tried[gpu_type, left, right] = True
         bad = ~rows.feasible
-        failed[kind[bad], left[bad], right[bad]] = True
+        failed[gpu_type[bad], left[bad], right[bad]] = True
     rule = np.stack([probably_infeasible(t, f) for t, f in zip(tried, failed, strict=True)])
     return np.where(tried, failed, rule) if keep_observed else rule
 

@@ -63,16 +63,16 @@ class OwnProfiles(Catalogue):
                 hint = nearest(model, set(model_of.values()))
                 raise PhysicsError(f"profiles.gradient_bytes: no model {model!r} in {path}{hint}")
             check_numbers("profiles.gradient_bytes", "0 or more", PhysicsError, **{model: size})
-        for kind, name in ((kind, name) for kind in gpu_types for name in names):
-            if (kind, name) not in steps_s:
+        for gpu_type, name in ((gpu_type, name) for gpu_type in gpu_types for name in names):
+            if (gpu_type, name) not in steps_s:
                 raise PhysicsError(
-                    f"{path}: profile {name!r} has no step_s on {kind!r}; measure it there, or "
+                    f"{path}: profile {name!r} has no step_s on {gpu_type!r}; measure it there, or "
                     "take its rows out of both files"
                 )
         super().__init__(
             names=names,
             gpu_types=gpu_types,
-            compute_s=np.array([[steps_s[kind, name] for kind in gpu_types] for name in names]),
+            compute_s=np.array([[steps_s[each, name] for each in gpu_types] for name in names]),
             sync_bytes=np.array([float(gradient_bytes.get(model_of[name], 0)) for name in names]),
             gang_ok=np.ones(len(names), dtype=np.bool_),
             source="own",
@@ -140,14 +140,14 @@ def pair_table_of(rows: CoRows, catalogue: Catalogue, *, source: str, place: str
         PhysicsError: no pair was measured on a GPU type.
     """
     tables = []
-    for kind in catalogue.gpu_types:
+    for gpu_type in catalogue.gpu_types:
         norm, tried = pair_speeds(
-            rows.take(rows.gpu_type == kind), catalogue.names, f"{place}, {kind}"
+            rows.take(rows.gpu_type == gpu_type), catalogue.names, f"{place}, {gpu_type}"
         )
         if not np.isfinite(norm).any():
             raise PhysicsError(
                 f"{place}: no row that can be physics (two jobs on a whole GPU, relative "
-                f"to solo) has a speed of {', '.join(catalogue.names[:3])}, ... on {kind!r}; "
+                f"to solo) has a speed of {', '.join(catalogue.names[:3])}, ... on {gpu_type!r}; "
                 f"use profiles={source} of the same files, or interference=none"
             )
         tables.append(filled(norm, tried))
@@ -223,10 +223,10 @@ def read_pairs(data_dir: Path | str) -> CoRows:
         _file(data_dir, name)
     rows = GAVEL.read(data_dir)[0]
     sides = Counter(zip(rows.gpu_type, rows.victim, rows.aggressors, strict=True))
-    for (kind, victim, (beside,)), lines in sides.items():
+    for (gpu_type, victim, (beside,)), lines in sides.items():
         if lines > 1:
             raise PhysicsError(
-                f"{Path(data_dir, GAVEL_PAIRS)}: {victim} beside {beside} on {kind} stands in "
+                f"{Path(data_dir, GAVEL_PAIRS)}: {victim} beside {beside} on {gpu_type} stands in "
                 f"{lines} lines; keep one"
             )
     return rows

@@ -53,11 +53,11 @@ def check_columns(table: str, columns: Mapping[str, Any], types: Mapping[str, ty
     """Raise a PhysicsError unless all columns are (N,) arrays of their types."""
     rows = None
     for name, column in columns.items():
-        kind, is_array = types[name], isinstance(column, np.ndarray)
-        if not is_array or column.ndim != 1 or column.dtype != kind:
+        wanted, is_array = types[name], isinstance(column, np.ndarray)
+        if not is_array or column.ndim != 1 or column.dtype != wanted:
             what = f"{column.dtype} {column.shape}" if is_array else type(column).__name__
             raise PhysicsError(
-                f"{table}: column {name} is {what}; give a numpy array (N,) of {kind.__name__}"
+                f"{table}: column {name} is {what}; give a numpy array (N,) of {wanted.__name__}"
             )
         rows = len(column) if rows is None else rows
         if len(column) != rows:
@@ -221,11 +221,11 @@ class SoloProfiles:
 
 def types_of(table: type[CoRows] | type[SoloProfiles]) -> dict[str, type]:
     """Column -> numpy type of its values, by the annotations."""
-    return {name: _innermost(kind) for name, kind in get_type_hints(table).items()}
+    return {name: _innermost(hint) for name, hint in get_type_hints(table).items()}
 
 
-def _innermost(kind: Any) -> type:  # NDArray[kind] is an alias of its own since numpy 2.5
-    return _innermost(get_args(kind)[-1]) if get_args(kind) else kind
+def _innermost(hint: Any) -> type:  # NDArray[hint] is an alias of its own since numpy 2.5
+    return _innermost(get_args(hint)[-1]) if get_args(hint) else hint
 
 
 CO_TYPES, SOLO_TYPES = types_of(CoRows), types_of(SoloProfiles)
@@ -247,7 +247,7 @@ def co_rows(**columns: Any) -> CoRows:
 
 # A job on one GPU; numbers that a source does not tell are unknown.
 ALONE = {"amp": False, "gpus": 1, "nodes": 1} | {
-    name: np.nan for name, kind in SOLO_TYPES.items() if kind is np.float64
+    name: np.nan for name, numpy_type in SOLO_TYPES.items() if numpy_type is np.float64
 }
 
 
@@ -257,12 +257,12 @@ def solo_profiles(**columns: Any) -> SoloProfiles:
 
 
 def _filled(given: dict[str, Any], types: dict[str, type], rows: int) -> dict[str, Any]:
-    return {name: _column(given[name], kind, rows) for name, kind in types.items()}
+    return {name: _column(given[name], numpy_type, rows) for name, numpy_type in types.items()}
 
 
-def _column(value: Any, kind: type, rows: int) -> Any:
+def _column(value: Any, numpy_type: type, rows: int) -> Any:
     if isinstance(value, str | bool | int | float):
-        return np.full(rows, value, dtype=kind)
+        return np.full(rows, value, dtype=numpy_type)
     return value if isinstance(value, np.ndarray) else objects(value)
 
 

@@ -234,8 +234,8 @@ def _call_python(typing: Any, address: Any, first: Any, second: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         del context, signature
         word = ir.IntType(64)
-        kind = ir.FunctionType(word, [word, word])
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        function_type = ir.FunctionType(word, [word, word])
+        return builder.call(builder.inttoptr(args[0], function_type.as_pointer()), args[1:])
 
     return types.int64(types.int64, types.int64, types.int64), generate
 

@@ -41,9 +41,9 @@ class HandleType(types.Type):
         self.members = dict(members)
         self.first_word: dict[str, int] = {}
         words = 0
-        for member, kind in members:
+        for member, numba_type in members:
             self.first_word[member] = words
-            words += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
+            words += 1 + (numba_type.ndim if isinstance(numba_type, types.Array) else 0)
         self.words = words
         # Short, for it becomes part of every symbol; the digest tells layouts apart.
         digest = hashlib.sha256(repr(members).encode()).hexdigest()[:12]
@@ -59,8 +59,8 @@ class _HandleModel(models.OpaqueModel):
 class _HandleAttributes(AttributeTemplate):
     key = HandleType
 
-    def generic_resolve(self, kind: Any, name: Any) -> Any:  # type: ignore[override]
-        return kind.members.get(name)
+    def generic_resolve(self, numba_type: Any, name: Any) -> Any:  # type: ignore[override]
+        return numba_type.members.get(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,25 +154,25 @@ class _Packed:
 def _pack(owner: Any, members: dict[str, Any], name: str = "") -> None:
     name = name or type(owner).__name__
     kept: list[_Packed] = []
-    kinds: list[types.Type] = []
+    numba_types: list[types.Type] = []
     words: list[int] = []
     for member, given in members.items():
         value = given
         if isinstance(given, tuple) and hasattr(given, "_fields"):
             value = _Packed(given)
             kept.append(value)
-        kind, its_words = _member(value, name, member)
-        kinds.append(kind)
+        numba_type, its_words = _member(value, name, member)
+        numba_types.append(numba_type)
         words += its_words
     block = np.array(words, dtype=np.int64)
     put = object.__setattr__  # dataclasses are frozen
     put(owner, "_block", block)
     put(owner, "_kept", kept)
     put(owner, "_address", block.ctypes.data)
-    # By identity: all kinds are kept, and numba hashes types again and again.
-    key = (name, *members, *map(id, kinds))
+    # By identity: all types are kept, and numba hashes types again and again.
+    key = (name, *members, *map(id, numba_types))
     if key not in _types:
-        _types[key] = HandleType(name, tuple(zip(members, kinds, strict=True)))
+        _types[key] = HandleType(name, tuple(zip(members, numba_types, strict=True)))
     put(owner, "_numba_type_", _types[key])
 
 
@@ -182,7 +182,7 @@ def _member(value: Any, name: str, member: str) -> tuple[Any, Sequence[int]]:
         if not value.flags.c_contiguous:
             place = f"{name}.{member}"
             raise TypeError(f"{place} is not contiguous; a handle takes contiguous arrays only")
-        return _array_kind(value.dtype, value.ndim), (value.ctypes.data, *value.shape)
+        return _array_type(value.dtype, value.ndim), (value.ctypes.data, *value.shape)
     if isinstance(value, Handle | _Packed):
         return value._numba_type_, (value._address,)  # type: ignore[union-attr]
     if type(value) not in _SCALARS:
@@ -194,7 +194,7 @@ def _member(value: Any, name: str, member: str) -> tuple[Any, Sequence[int]]:
 
 
 @cache
-def _array_kind(dtype: np.dtype[Any], ndim: int) -> types.Array:
+def _array_type(dtype: np.dtype[Any], ndim: int) -> types.Array:
     return types.Array(from_dtype(dtype), ndim, "C", readonly=False, aligned=True)
 
 
@@ -205,8 +205,8 @@ def _typeof_handle(handle: Any, context: object) -> HandleType:
 
 
 @unbox(HandleType)
-def _unbox_handle(kind: HandleType, handle: Any, c: Any) -> NativeValue:
-    del kind
+def _unbox_handle(numba_type: HandleType, handle: Any, c: Any) -> NativeValue:
+    del numba_type
     address = c.pyapi.object_getattr_string(handle, "_address")
     word = c.pyapi.long_as_longlong(address)
     c.pyapi.decref(address)
@@ -274,8 +274,8 @@ def _word(builder: Any, block: Any, at: int) -> Any:
 
 
 @lower_getattr_generic(HandleType)
-def _get_member(context: Any, builder: Any, kind: HandleType, block: Any, name: str) -> Any:
-    member, first = kind.members[name], kind.first_word[name]
+def _get_member(context: Any, builder: Any, numba_type: HandleType, block: Any, name: str) -> Any:
+    member, first = numba_type.members[name], numba_type.first_word[name]
     word = _word(builder, block, first)
     if isinstance(member, HandleType):
         return builder.inttoptr(word, cgutils.voidptr_t)
@@ -285,13 +285,13 @@ def _get_member(context: Any, builder: Any, kind: HandleType, block: Any, name: 
     return builder.bitcast(word, ir.DoubleType()) if member is types.float64 else word
 
 
-def _array(context: Any, builder: Any, kind: types.Array, address: Any, shape: list[Any]) -> Any:
+def _array(context: Any, builder: Any, like: types.Array, address: Any, shape: list[Any]) -> Any:
     """A view without an owner."""
-    array = context.make_array(kind)(context, builder)
-    bytes_each = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    array = context.make_array(like)(context, builder)
+    bytes_each = context.get_abi_sizeof(context.get_data_type(like.dtype))
     stride = context.get_constant(types.intp, bytes_each)
     strides: list[Any] = []
-    for axis in reversed(range(kind.ndim)):
+    for axis in reversed(range(like.ndim)):
         strides.insert(0, stride)
         if axis > 0:
             stride = builder.mul(stride, shape[axis], flags=["nsw"])
@@ -315,12 +315,12 @@ def caller(returns: types.Type) -> Any:
     @intrinsic
     def call(typing: Any, address: Any, *given: Any) -> Any:
         del typing, address
-        taken = tuple(_kind_of(each) for each in given)
+        taken = tuple(_type_of(each) for each in given)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             del signature
-            kind = context.call_conv.get_function_type(returns, taken)
-            function = builder.inttoptr(args[0], kind.as_pointer())
+            function_type = context.call_conv.get_function_type(returns, taken)
+            function = builder.inttoptr(args[0], function_type.as_pointer())
             values = cgutils.unpack_tuple(builder, args[1], len(taken))
             status, result = context.call_conv.call_function(
                 builder, function, returns, taken, values
@@ -334,7 +334,7 @@ def caller(returns: types.Type) -> Any:
     return call
 
 
-def _kind_of(given: Any) -> Any:
+def _type_of(given: Any) -> Any:
     """Numbers are int64, whatever they came as."""
     plain = types.unliteral(given)
     return types.int64 if isinstance(plain, types.Integer | types.Boolean) else plain

@@ -248,11 +248,11 @@ _given_index: Any = arrayobj.fix_integer_index
 _OURS = tuple(f"_ZN{len(each)}{each}" for each in SHIPPED)
 
 
-def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+def _index(context: Any, builder: Any, index_type: Any, index: Any, size: Any) -> Any:
     """An index as it is in functions of this project; numba's own go on as numba wrote them."""
     if builder.function.name.startswith(_OURS):
-        return context.cast(builder, index, kind, types.intp)
-    return _given_index(context, builder, kind, index, size)
+        return context.cast(builder, index, index_type, types.intp)
+    return _given_index(context, builder, index_type, index, size)
 
 
 arrayobj.fix_integer_index = _index
@@ -286,8 +286,8 @@ def _compiled(function: F, **options: Any) -> F:
     if given is not None:  # else compilation is switched off
 
         def template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-            plain = {name: unliteral(kind) for name, kind in kws.items()}
-            return given(tuple(unliteral(kind) for kind in args), plain)
+            plain = {name: unliteral(numba_type) for name, numba_type in kws.items()}
+            return given(tuple(unliteral(numba_type) for numba_type in args), plain)
 
         dispatcher.get_call_template = template  # type: ignore[attr-defined]
     return dispatcher

@@ -27,8 +27,8 @@ def gpus_up(view: ClusterView) -> IntArray:
     """(K,) GPUs of each of `Topology.gpu_types` on servers that the view owns and that are up."""
     topology, servers = view.topology, view.servers
     size = np.where(view.server_closed[servers] == 0, topology.gpus_per_server[servers], 0)
-    kinds = len(topology.gpu_types)
-    return np.bincount(topology.server_gpu_type[servers], size, kinds).astype(np.int64)
+    types = len(topology.gpu_types)
+    return np.bincount(topology.server_gpu_type[servers], size, types).astype(np.int64)
 
 
 def worker_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:
@@ -215,10 +215,10 @@ class RoundScheduler(ABC):
         return preempts, [start for start in starts if start.job not in undisturbed]
 
     def _found(self, view: ClusterView, occupancy: Occupancy, share: Share) -> IntArray | None:
-        kind, kinds = share.gpu_type, view.topology.server_gpu_type
+        gpu_type, of_server = share.gpu_type, view.topology.server_gpu_type
         return place_alone(
             view, occupancy, share.job, self.placer, self._rng,
-            gang=share.gpus, on=None if kind is None else kinds == kind,
+            gang=share.gpus, on=None if gpu_type is None else of_server == gpu_type,
         )  # fmt: skip
 
     def _room_made(

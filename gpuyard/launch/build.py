@@ -32,9 +32,9 @@ def misfit(value: object, annotation: Any) -> str | None:
     what is no object where a class is asked for; one that is not ours may be made of a text, a list
     or a mapping. A whole number is also a number.
     """
-    kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
-    asked = [_asked(kind, value) for kind in kinds]
-    if None in asked or any(_fits(value, kind) for kind in kinds):
+    hints = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
+    asked = [_asked(hint, value) for hint in hints]
+    if None in asked or any(_fits(value, hint) for hint in hints):
         return None
     return " or ".join(str(words) for words in asked)
 
@@ -44,40 +44,40 @@ def whole(value: object) -> str:
     return f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
 
 
-def _asked(kind: Any, value: object) -> str | None:
-    if kind in {Parameter.empty, Any, object}:  # no hint, or one that takes anything
+def _asked(hint: Any, value: object) -> str | None:
+    if hint in {Parameter.empty, Any, object}:  # no hint, or one that takes anything
         return None
-    if kind is NoneType:
+    if hint is NoneType:
         return "null"
-    if get_origin(kind) in CONTAINERS:
-        of_what = f" of {_items_of(kind)[0]}".removesuffix(" of ")
-        return "a mapping" if get_origin(kind) in MAPPINGS else f"a list{of_what}"
-    if isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
-        ours = kind.__module__.partition(".")[0] in [room.name for room in ROOMS]
+    if get_origin(hint) in CONTAINERS:
+        of_what = f" of {_items_of(hint)[0]}".removesuffix(" of ")
+        return "a mapping" if get_origin(hint) in MAPPINGS else f"a list{of_what}"
+    if isinstance(hint, type) and not issubclass(hint, (*PLAIN, Enum)):
+        ours = hint.__module__.partition(".")[0] in [room.name for room in ROOMS]
         if isinstance(value, NoneType | int | float | (str | list | dict if ours else NoneType)):
             return "a section with a _target_, or a choice of its group"
-    return PLAIN.get(kind)
+    return PLAIN.get(hint)
 
 
-def _fits(value: object, kind: Any) -> bool:
-    if kind is NoneType:
+def _fits(value: object, hint: Any) -> bool:
+    if hint is NoneType:
         return value is None
-    if get_origin(kind) in MAPPINGS:
+    if get_origin(hint) in MAPPINGS:
         return isinstance(value, Mapping)
-    if get_origin(kind) in CONTAINERS:
-        return isinstance(value, list | tuple) and all(map(_items_of(kind)[1], value))
-    if kind is float:
+    if get_origin(hint) in CONTAINERS:
+        return isinstance(value, list | tuple) and all(map(_items_of(hint)[1], value))
+    if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is Path:
+    if hint is Path:
         return isinstance(value, str | Path)
-    return type(value) is kind
+    return type(value) is hint
 
 
-def _items_of(kind: Any) -> tuple[str, Callable[[object], bool]]:
+def _items_of(hint: Any) -> tuple[str, Callable[[object], bool]]:
     """What a list is to hold, and whether something is that; a name may be a number, as `17`."""
-    if get_args(kind) in {(int,), (float,)}:
+    if get_args(hint) in {(int,), (float,)}:
         return "numbers", lambda each: _fits(each, float)
-    if get_args(kind) == (str,):
+    if get_args(hint) == (str,):
         return "texts", lambda each: isinstance(each, str) or _fits(each, float)
     return "", lambda _: True
 
@@ -317,11 +317,11 @@ def check_confidence(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"{key} is {value!r}; it must {rule}")
 
 
-def check_kinds(config: Mapping[str, Any], kind: Any, *keys: str) -> None:
+def check_kinds(config: Mapping[str, Any], hint: Any, *keys: str) -> None:
     """Raise ConfigError if the value of a key is not of a kind like `bool` or `Path | None`."""
     for key in keys:
         value = section(config, key)
-        if asked := misfit(value, kind):
+        if asked := misfit(value, hint):
             raise ConfigError(f"{key} is {value!r}; it must be {asked}")
 
 

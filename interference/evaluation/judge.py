@@ -71,8 +71,8 @@ def models_of(rows: CoRows, solos: SoloProfiles) -> TextArray:
     model = dict(zip(solos.keys(), solos.model, strict=True))
     models = np.empty(len(rows), dtype=np.object_)
     facts = zip(rows.source, rows.gpu_type, rows.victim, rows.aggressors, strict=True)
-    for row, (source, kind, victim, others) in enumerate(facts):
-        models[row] = tuple(model[source, kind, name] for name in (victim, *others))
+    for row, (source, gpu_type, victim, others) in enumerate(facts):
+        models[row] = tuple(model[source, gpu_type, name] for name in (victim, *others))
     return models
 
 
@@ -206,7 +206,7 @@ def parts_of(lines: pd.DataFrame, several: Collection[str]) -> Iterator[tuple[st
     for name, own in lines.groupby("data_set", sort=False):
         yield str(name), own
         if name in several:
-            yield from ((f"{name}/{kind}", part) for kind, part in own.groupby("gpu_type"))
+            yield from ((f"{name}/{gpu_type}", part) for gpu_type, part in own.groupby("gpu_type"))
 
 
 def errors_of(predictions: pd.DataFrame, several: Collection[str]) -> pd.DataFrame:

@@ -44,7 +44,7 @@ def grids(held: DataFrame) -> dict[str, PairGrid]:
     Where a pair was judged more than once its cell has the means.
     """
     pairs = held[held.aggressors.str.len() == 1]
-    return {str(kind): _grid(part) for kind, part in pairs.groupby("gpu_type")
+    return {str(gpu_type): _grid(part) for gpu_type, part in pairs.groupby("gpu_type")
             if len(part) >= LEAST_PAIRS}  # fmt: skip
 
 
@@ -219,11 +219,11 @@ def write_tables(results: Results, folder: Path) -> None:
 def write_figures(results: Results, folder: Path) -> None:
     """Maps of pairs (held-out ones and those of files) and reliability by data set."""
     for (name, split), held in results.of_pairs().groupby(["data_set", "split"], sort=False):
-        for kind, grid in grids(held).items():
+        for gpu_type, grid in grids(held).items():
             heat_map(
                 grid,
-                title=f"{name}, {kind}: {results.drawn} on the split {split}",
-                path=folder / f"heat_{_plain(f'{name}_{kind}_{split}')}.png",
+                title=f"{name}, {gpu_type}: {results.drawn} on the split {split}",
+                path=folder / f"heat_{_plain(f'{name}_{gpu_type}_{split}')}.png",
             )
     for name, judged in results.predictions.groupby("data_set", sort=False):
         if any(tells_rows_apart(held) for _, held in judged.groupby(["split", "model"])):

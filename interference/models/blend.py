@@ -346,8 +346,8 @@ class _HeldOut:
 
 
 def _held_out(rows: CoRows, solos: SoloProfiles, folds: list[Fold], seed: int) -> _HeldOut:
-    spread = {kind: max(float(rows.norm_speed[rows.gpu_type == kind].std()), 1e-3)
-              for kind in set(rows.gpu_type)}  # fmt: skip
+    spread = {gpu_type: max(float(rows.norm_speed[rows.gpu_type == gpu_type].std()), 1e-3)
+              for gpu_type in set(rows.gpu_type)}  # fmt: skip
     parts = []
     for train, test in folds:
         judged, predictions = rows.take(test), []
@@ -356,7 +356,7 @@ def _held_out(rows: CoRows, solos: SoloProfiles, folds: list[Fold], seed: int) -
             predictions.append(model.predict(judged, solos))
         mixed, *trees = (each.norm_speed for each in predictions)
         square = np.mean([np.square(each.sd) for each in predictions], axis=0)
-        unit = np.array([spread[kind] for kind in judged.gpu_type])
+        unit = np.array([spread[gpu_type] for gpu_type in judged.gpu_type])
         parts.append((mixed, sum(trees) / 2.0, square, judged.norm_speed, unit))
     return _HeldOut(*map(np.concatenate, zip(*parts, strict=True)))
 

@@ -231,9 +231,9 @@ class RowEncoder:
                 others[row, at], names[0, row, at], names[1, row, at] = one
                 present[row, at] = 1.0
         types = {name: i for i, name in enumerate(self.gpu_types)}
-        kinds = np.array([types.get(name, UNKNOWN) for name in rows.gpu_type], dtype=np.int64)
+        gpu_types = np.array([types.get(name, UNKNOWN) for name in rows.gpu_type], dtype=np.int64)
         return Encoded(
-            victim, others, present, rows.share, kinds, own[0], own[1], names[0], names[1]
+            victim, others, present, rows.share, gpu_types, own[0], own[1], names[0], names[1]
         )
 
     def _encoded_jobs(

@@ -31,14 +31,14 @@ class ScaledModel(ABC):
         """Learn from the scaled speeds."""
         self._encoder = RowEncoder(rows, solos)
         encoded = self._encoder.encode(rows, solos)
-        kinds, speed, types = encoded.gpu_type, rows.norm_speed, len(self._encoder.gpu_types)
+        gpu_type, speed, types = encoded.gpu_type, rows.norm_speed, len(self._encoder.gpu_types)
         self._mean = np.full(types + 1, speed.mean())  # the last one is for unknown types
         self._spread = np.full(types + 1, max(float(speed.std()), 1e-3))
-        for kind in range(types):
-            here = speed[kinds == kind]
+        for each in range(types):
+            here = speed[gpu_type == each]
             if len(here) >= LEAST_ROWS and here.std() > 0:
-                self._mean[kind], self._spread[kind] = here.mean(), here.std()
-        self._learn(rows, encoded, (speed - self._mean[kinds]) / self._spread[kinds])
+                self._mean[each], self._spread[each] = here.mean(), here.std()
+        self._learn(rows, encoded, (speed - self._mean[gpu_type]) / self._spread[gpu_type])
 
     def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
         """What was learned says, as speeds again."""
@@ -67,18 +67,18 @@ class PlanesByType:
         """Fit; a GPU type needs LEAST_ROWS rows for a plane of its own."""
         self._all = self._plane(inputs, target)
         self._own = {
-            int(kind): self._plane(inputs[here], target[here])
-            for kind in np.unique(gpu_type)
-            for here in [gpu_type == kind]
+            int(each): self._plane(inputs[here], target[here])
+            for each in np.unique(gpu_type)
+            for here in [gpu_type == each]
             if here.sum() >= LEAST_ROWS
         }
 
     def predict(self, inputs: FloatArray, gpu_type: IntArray) -> FloatArray:
         """(N,) value of each row's plane."""
         value = np.zeros(len(inputs))
-        for kind in np.unique(gpu_type):
-            here = gpu_type == kind
-            value[here] = self._own.get(int(kind), self._all).predict(inputs[here])
+        for each in np.unique(gpu_type):
+            here = gpu_type == each
+            value[here] = self._own.get(int(each), self._all).predict(inputs[here])
         return value
 
     def _plane(self, inputs: FloatArray, target: FloatArray) -> Ridge:

@@ -119,12 +119,12 @@ def _faults(given: object) -> Iterator[str]:
     if not isinstance(given, Decision):
         yield f"{_shown(given)}; it must be a Decision, or WAIT to let time pass (sim.decision)"
         return
-    for name, kind, what in ORDERS:
+    for name, of, what in ORDERS:
         orders = getattr(given, name)
         if not isinstance(orders, LISTED):
             yield f"{name}={_shown(orders)}; it must be a tuple of {what}"
         for each in orders:
-            if not (is_whole(each) if kind is WHOLE else isinstance(each, kind)):
+            if not (is_whole(each) if of is WHOLE else isinstance(each, of)):
                 yield f"{_shown(each)} in {name}; it must be a tuple of {what}"
     for start in given.starts:
         yield from _faults_of_start(start)

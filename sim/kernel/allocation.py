@@ -195,8 +195,9 @@ def sharing_cost(
         return 1.0
     if not may_join(row.tenants, allocation.tenant.shape[1], row.milli, ask.gpu_milli, limit_milli):
         return NO_COST
-    last, kind = gather_tenants(allocation, ask, gpu, tenants), allocation.server[row.server].type
-    return float(joining_cost(slowing, feasible, kind, tenants, last, least_speed))
+    last = gather_tenants(allocation, ask, gpu, tenants)
+    gpu_type = allocation.server[row.server].type
+    return float(joining_cost(slowing, feasible, gpu_type, tenants, last, least_speed))
 
 
 @kernel

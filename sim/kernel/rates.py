@@ -19,8 +19,8 @@ def _compute_s(state: State, job: int) -> float:
     """Compute seconds of the slowest worker, without neighbours."""
     row, slowest_s = state.job[job], 0.0
     for at in range(row.first, row.first + row.held):
-        kind = state.server[state.gpu[state.placed[at]].server].type
-        slowest_s = max(slowest_s, state.physics.compute_s[row.profile, kind])
+        gpu_type = state.server[state.gpu[state.placed[at]].server].type
+        slowest_s = max(slowest_s, state.physics.compute_s[row.profile, gpu_type])
     return slowest_s
 
 
@@ -113,7 +113,7 @@ def mark_neighbours(state: State, job: int) -> None:
 
 
 @kernel
-def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
+def _slow_on(state: State, job: int, gpu: int, gpu_type: int) -> float:
     """Slow-down of `job` by the other tenants of one of its GPUs."""
     jobs, tenants = state.job, state.scratch
     count, at = state.gpu[gpu].tenants, 0
@@ -122,7 +122,7 @@ def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
         put_tenant(tenants, k, jobs[other].profile, jobs[other].gpu_milli)
         if other == job:
             at = k
-    return slow_in(state.physics.slowing, kind, tenants, count, at)
+    return slow_in(state.physics.slowing, gpu_type, tenants, count, at)
 
 
 @kernel
@@ -163,11 +163,11 @@ def rate_of(state: State, job: int) -> tuple[float, float, float]:
     for at in range(row.first, row.first + row.held):  # one pass for workers, NICs and uplinks
         gpu = state.placed[at]
         server = gpus[gpu].server
-        kind = servers[server].type
-        own_s = compute_s[row.profile, kind]
+        gpu_type = servers[server].type
+        own_s = compute_s[row.profile, gpu_type]
         slow_s = own_s
         if gpus[gpu].tenants > 1:
-            slow_s = own_s * _slow_on(state, job, gpu, kind)
+            slow_s = own_s * _slow_on(state, job, gpu, gpu_type)
         worst_s, alone_s = max(worst_s, slow_s), max(alone_s, own_s)
         nic = max(nic, servers[server].nic_jobs)
         uplink = max(uplink, racks[servers[server].rack].uplink_jobs)

@@ -171,15 +171,15 @@ STARTED_TWICE, PREEMPTED_TWICE = 19, 20
 
 
 @kernel
-def _check_tenants(state: State, job: int, gpu: int, kind: int) -> int:
-    jobs, tenants = state.job, state.gpu[gpu].tenants
+def _check_tenants(state: State, job: int, gpu: int, gpu_type: int) -> int:
+    jobs, tenants, feasible = state.job, state.gpu[gpu].tenants, state.physics.feasible
     milli, limit_milli = jobs[job].gpu_milli, state.world[0].gpu_limit_milli
     if not may_join(tenants, state.tenant.shape[1], state.gpu[gpu].milli, milli, limit_milli):
         return GPU_FULL
     for k in range(tenants):  # pair by pair: mixes say how fast, pairs who fits in memory
         other = jobs[state.tenant[gpu, k]]
         if not fits_beside(
-            state.physics.feasible, kind, jobs[job].profile, milli, other.profile, other.gpu_milli
+            feasible, gpu_type, jobs[job].profile, milli, other.profile, other.gpu_milli
         ):
             return DOES_NOT_FIT
     return LEGAL

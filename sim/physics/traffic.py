@@ -180,7 +180,7 @@ class Traffic(NamedTuple):
 
 # What a job of each profile sends, its fields as those of `Traffic`.
 TRAFFIC = np.dtype(
-    [(name, INT if kind == IntArray else FLOAT) for name, kind in get_type_hints(Traffic).items()],
+    [(name, INT if hint == IntArray else FLOAT) for name, hint in get_type_hints(Traffic).items()],
     align=True,
 )
 

@@ -80,12 +80,12 @@ def _name(what: str, process: int, thread: int, name: str) -> str:
 
 def _servers(run: Run) -> Iterator[str]:
     topology = run.topology
-    kinds, names = topology.gpu_types, server_names(topology)
+    gpu_types, names = topology.gpu_types, server_names(topology)
     for server in range(topology.num_servers):
         rack = int(topology.server_rack[server])
-        kind = kinds[int(topology.server_gpu_type[server])]
+        gpu_type = gpu_types[int(topology.server_gpu_type[server])]
         process = server + FIRST_SERVER
-        yield _name("process_name", process, 0, f"server {names[server]} (rack {rack}, {kind})")
+        yield _name("process_name", process, 0, f"server {names[server]} (rack {rack}, {gpu_type})")
         yield (
             f'{{"ph":"M","name":"process_sort_index","pid":{process},"tid":0,'
             f'"args":{{"sort_index":{process}}}}}'

@@ -73,12 +73,12 @@ def _column(values: Any) -> Any:
     return _texts(values.tolist())
 
 
-def _from_buffers(kind: str, length: int, *buffers: npt.NDArray[Any]) -> Any:
-    """Arrow array without missing values; `kind` names a type of pyarrow like `int64`."""
+def _from_buffers(arrow_type: str, length: int, *buffers: npt.NDArray[Any]) -> Any:
+    """Arrow array without missing values; `arrow_type` names a type of pyarrow like `int64`."""
     import pyarrow as pa
 
     held = [None, *(pa.py_buffer(buffer) for buffer in buffers)]
-    return pa.Array.from_buffers(getattr(pa, kind)(), length, held)
+    return pa.Array.from_buffers(getattr(pa, arrow_type)(), length, held)
 
 
 def _texts(values: Sequence[str | None]) -> Any:
@@ -101,8 +101,8 @@ def _lists(arrays: Sequence[IntArray]) -> Any:
     lists = gpu_lists(arrays)
     numbers = _column(lists.ids.astype(np.int64))
     offsets = pa.py_buffer(lists.first.astype(np.int64))
-    kind = pa.large_list(pa.int64())
-    return pa.Array.from_buffers(kind, len(arrays), [None, offsets], children=[numbers])
+    list_type = pa.large_list(pa.int64())
+    return pa.Array.from_buffers(list_type, len(arrays), [None, offsets], children=[numbers])
 
 
 def _values(column: Any) -> Any:
@@ -168,13 +168,13 @@ def event_columns(run: Run) -> dict[str, Any]:
 def server_columns(run: Run) -> dict[str, Any]:
     """Every server with its place."""
     topology = run.topology
-    kinds = np.array(topology.gpu_types, dtype=object)
+    gpu_types = np.array(topology.gpu_types, dtype=object)
     return {
         "server": np.arange(topology.num_servers),
         "name": server_names(topology),
         "rack": topology.server_rack,
         "partition": run.partition_of_server,
-        "gpu_type": kinds[topology.server_gpu_type],
+        "gpu_type": gpu_types[topology.server_gpu_type],
         "first_gpu": topology.server_first_gpu[:-1],
         "gpus": topology.gpus_per_server,
     }
@@ -321,8 +321,8 @@ def _ran_on(run: Run) -> TextArray:
     names = np.full(len(run.jobs), None, dtype=object)
     last = last_start(run)
     for row in last[last >= 0].tolist():
-        kinds = sorted(set(type_of_gpu[log.gpus[row]].tolist()))
-        names[log.job[row]] = "+".join(topology.gpu_types[kind] for kind in kinds)
+        gpu_types = sorted(set(type_of_gpu[log.gpus[row]].tolist()))
+        names[log.job[row]] = "+".join(topology.gpu_types[gpu_type] for gpu_type in gpu_types)
     return names
 
 

@@ -50,11 +50,11 @@ def energy_metrics(run: Run) -> dict[str, float]:
     gpu_type = run.topology.server_gpu_type[run.topology.gpu_server]  # (G,)
     busy, down = gpu_changes(run.log), down_changes(run.log)
     joules = 0.0
-    for kind in np.unique(gpu_type).tolist():
-        watts = run.watts.get(run.topology.gpu_types[kind])
+    for each in np.unique(gpu_type).tolist():
+        watts = run.watts.get(run.topology.gpu_types[each])
         if watts is None:
             return {"energy_kwh": float("nan")}
-        joules += _joules(run, busy, down, gpu_type == kind, watts)
+        joules += _joules(run, busy, down, gpu_type == each, watts)
     return {"energy_kwh": joules / JOULES_PER_KWH}
 
 

@@ -68,10 +68,12 @@ def classes_of(
 
 def _most_workers(view: ClusterView, jobs: IntArray, types: int) -> FloatArray:
     """(n, T) workers of each job that the servers of a type that are up could take if empty."""
-    occupancy, kinds = Occupancy(view), view.topology.server_gpu_type
+    occupancy, gpu_type = Occupancy(view), view.topology.server_gpu_type
     asks = [ask_of(view.jobs.demands, job) for job in jobs.tolist()]
     like = dict(zip(asks, jobs.tolist(), strict=True))
-    room = {ask: np.bincount(kinds, occupancy.workers(job)[1], types) for ask, job in like.items()}
+    room = {
+        ask: np.bincount(gpu_type, occupancy.workers(job)[1], types) for ask, job in like.items()
+    }
     return np.array([room[ask] for ask in asks], dtype=np.float64).reshape(len(jobs), types)
 
 
@@ -240,8 +242,8 @@ def ways_of(view: ClusterView, jobs: IntArray) -> IntArray:
     held = view.jobs.held[jobs]
     begin = np.cumsum(held) - held
     at = np.repeat(view.slot[jobs] - begin, held) + np.arange(held.sum())
-    kinds = view.topology.server_gpu_type[view.topology.gpu_server[view.placed[at]]]
-    least, most = np.minimum.reduceat(kinds, begin), np.maximum.reduceat(kinds, begin)
+    gpu_type = view.topology.server_gpu_type[view.topology.gpu_server[view.placed[at]]]
+    least, most = np.minimum.reduceat(gpu_type, begin), np.maximum.reduceat(gpu_type, begin)
     return np.where(least == most, least, len(view.topology.gpu_types)).astype(np.int64)
 
 
@@ -349,8 +351,8 @@ class Gavel(RoundScheduler):
         types = speed.shape[1] - 1
         gangs = view.jobs.num_gpus[jobs]
         return [
-            Share(job, gpus, kind if kind < types else None)
-            for job, gpus, kind in zip(
+            Share(job, gpus, gpu_type if gpu_type < types else None)
+            for job, gpus, gpu_type in zip(
                 jobs[row].tolist(), gangs[row].tolist(), way.tolist(), strict=True
             )
         ]

@@ -18,15 +18,15 @@ def racked(entries: Sequence[Entry], servers_per_rack: int) -> list[Entry]:
     new rack, so that the last rack of a type may hold fewer.
     """
     servers.check_counts({"servers_per_rack": servers_per_rack})
-    types = {kind: at for at, kind in enumerate(dict.fromkeys(e.shape.gpu_type for e in entries))}
+    types = {name: at for at, name in enumerate(dict.fromkeys(e.shape.gpu_type for e in entries))}
     groups = {group: at for at, group in enumerate(dict.fromkeys(e.group for e in entries))}
     ordered = sorted(entries, key=lambda entry: (types[entry.shape.gpu_type], groups[entry.group]))
     seen = dict.fromkeys(types, 0)
     placed = []
     for entry in ordered:
-        kind = entry.shape.gpu_type
-        placed.append(replace(entry, rack=f"{kind}/{seen[kind] // servers_per_rack}"))
-        seen[kind] += 1
+        gpu_type = entry.shape.gpu_type
+        placed.append(replace(entry, rack=f"{gpu_type}/{seen[gpu_type] // servers_per_rack}"))
+        seen[gpu_type] += 1
     return placed
 
 

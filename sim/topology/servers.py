@@ -193,14 +193,14 @@ def dealt_servers(
         raise TopologyError(f"topology.gpu_types is {gpu_types!r}; it must be a list{fix}")
     if not gpu_types:
         raise TopologyError("topology.gpu_types is empty; name at least one GPU type")
-    names = [str(kind) for kind in gpu_types]  # YAML reads 4090 as a number
+    names = [str(name) for name in gpu_types]  # YAML reads 4090 as a number
     distinct = tuple(dict.fromkeys(names))
-    kinds = np.array([distinct.index(kind) for kind in names], dtype=np.int64)
+    gpu_type = np.array([distinct.index(name) for name in names], dtype=np.int64)
     gpus = np.resize(np.array(sizes, dtype=np.int64), servers)
     insides = [] if inside is None else [inside_from(inside)]
     all_alike = np.zeros(servers, dtype=np.int64)
     return Servers(
-        gpu_types=distinct, gpus=gpus, gpu_type=np.resize(kinds, servers),
+        gpu_types=distinct, gpus=gpus, gpu_type=np.resize(gpu_type, servers),
         nic_gbps=np.full(servers, float(nic_gbps)), intra_gbps=np.full(servers, float(intra_gbps)),
         cpu_milli=_same(servers, cpu_milli, "cpu_milli"),
         memory_mib=_same(servers, memory_mib, "memory_mib"), name=None, group=None,

@@ -193,11 +193,11 @@ def _ran_without_gpus(value: Any) -> bool:
 
 
 def _list(
-    value: Mapping[str, Any], key: str, kind: type = Mapping, what: str = "objects; write [{...}]"
+    value: Mapping[str, Any], key: str, of: type = Mapping, what: str = "objects; write [{...}]"
 ) -> list[Any]:
     found = value.get(key)
     found = [] if found is None else found
-    if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
+    if not isinstance(found, list) or not all(isinstance(each, of) for each in found):
         raise BadJob(key, found, f"is no list of {what}")
     return found
 

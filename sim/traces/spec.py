@@ -132,12 +132,12 @@ def draw_demands(mix: DemandMix, num_gpus: IntArray, rng: np.random.Generator) -
     cores = np.clip(cores, LEAST_CPU_MILLI / MILLI, mix.most_cores)
     a_core = np.exp(mix.mib_a_core_ln_mu + mix.mib_a_core_ln_sigma * rng.standard_normal(count))
     steps = np.rint(cores * a_core / MEMORY_STEP_MIB) * MEMORY_STEP_MIB
-    kind = choose(mix.gpu_type_probs, count, rng)
+    gpu_type = choose(mix.gpu_type_probs, count, rng)
     return dict(
         gpu_milli=np.where(num_gpus == 1, milli, WHOLE_GPU_MILLI),
         cpu_milli=(np.rint(cores * 10) * 100).astype(np.int64),
         memory_mib=np.clip(steps, LEAST_MEMORY_MIB, mix.most_memory_mib).astype(np.int64),
-        gpu_types=objects([mix.gpu_types[each] for each in kind]),
+        gpu_types=objects([mix.gpu_types[each] for each in gpu_type]),
     )
 
 
@@ -239,8 +239,8 @@ def workload_yaml(spec: WorkloadSpec, *, name: str, heading: Sequence[str], num_
 
 def _object(value: object, indent: str) -> list[str]:
     """`_target_` and the fields of a dataclass; parts that are None are left out."""
-    kind = type(value)
-    lines = [f"{indent}_target_: {kind.__module__}.{kind.__qualname__}"]
+    of_class = type(value)
+    lines = [f"{indent}_target_: {of_class.__module__}.{of_class.__qualname__}"]
     for each in fields(value):  # type: ignore[arg-type]
         field = getattr(value, each.name)
         if field is not None:
