@@ -96,9 +96,8 @@ def stuck(state: State, jobs: JobTable) -> SimulationError:
     note = f" Away for good: {amount(away, 'server')}." if away else ""
     return SimulationError(
         f"{amount(waiting, 'job')} {'waits' if waiting == 1 else 'wait'} forever from "
-        f"t={now_s:.1f} s on: nothing runs, nothing "
-        f"arrives, and the scheduler starts none. The first is job "
-        f"{jobs.job_id[job]} ({amount(gang, 'GPU')}) in partition {home}; {fix}{note}"
+        f"t={now_s:.1f} s on: nothing runs, nothing arrives, and the scheduler starts none. The "
+        f"first is job {jobs.job_id[job]} ({amount(gang, 'GPU')}) in partition {home}; {fix}{note}"
     )
 
 

@@ -182,10 +182,9 @@ class JobColumns:
         unknown = 0 if self._is_predicted else int(np.isnan(self._estimate_s).sum())
         if unknown:
             raise SignalError(
-                f"{unknown} of {amount(len(self._estimate_s), 'job')} have no duration "
-                "prediction; choose "
-                "estimator=group_median or limit "
-                "(noisy and oracle look at the truth), or a scheduler that needs none"
+                f"{unknown} of {amount(len(self._estimate_s), 'job')} have no duration prediction; "
+                "choose estimator=group_median or limit (noisy and oracle look at the truth), or a "
+                "scheduler that needs none"
             )
         self._is_predicted = True
         return self._estimate_s

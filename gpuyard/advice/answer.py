@@ -219,8 +219,8 @@ def _note(advice: Advice) -> str:
     gone = advice.frame["jobs_withdrawn"]
     if gone.any():
         parts.append(
-            f"Jobs withdrawn before they were done ({int(gone.min()):,} to "
-            f"{int(gone.max()):,}), by users or as a parent did not complete, are in no mean."
+            f"Jobs withdrawn before they were done ({int(gone.min()):,} to {int(gone.max()):,}), "
+            f"by users or as a parent did not complete, are in no mean."
         )
     unserved = advice.frame[advice.frame["users_unserved"] > 0]
     if len(unserved):

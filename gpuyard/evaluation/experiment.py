@@ -117,9 +117,8 @@ class Experiment:
         if len(rows):
             row = int(rows[0])
             raise TraceError(
-                f"job {jobs.job_id[row]}: a gang of {amount(jobs.num_gpus[row], 'GPU')} fits "
-                "none of the "
-                f"{amount(self.world.partitions, 'partition')}, of at most "
+                f"job {jobs.job_id[row]}: a gang of {amount(jobs.num_gpus[row], 'GPU')} fits none "
+                f"of the {amount(self.world.partitions, 'partition')}, of at most "
                 f"{amount(largest, 'GPU')} ({amount(len(rows), 'such job')}); set "
                 f"workload.max_gang={largest}, or use fewer agents"
             )

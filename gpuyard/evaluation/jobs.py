@@ -128,8 +128,8 @@ def misfit_words(jobs: JobTable, fits: BoolArray, world: World) -> str:
     where = "" if world.partitions == 1 else f" in one of {world.partitions} partitions"
     return (
         f"{int((~fits).sum())} of {amount(len(jobs), 'job')} fit nowhere on "
-        f"{world.topology.name}{where}, "
-        f"even when it is empty; the first is job {jobs.job_id[row]}: {asks}"
+        f"{world.topology.name}{where}, even when it is empty; the first is job "
+        f"{jobs.job_id[row]}: {asks}"
     )
 
 

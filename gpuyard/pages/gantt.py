@@ -299,10 +299,9 @@ def _busy_servers(run: Run, why: str) -> Figure:
     }  # fmt: skip
     apiece = "each server" if rows == topology.num_servers else "neighbouring servers together"
     note = (
-        f"{why} are more than can be told apart, so this shows no single job: the share "
-        f"of busy GPUs of {apiece} "
-        f"({rows} rows for {topology.num_servers} servers), each the mean of one of {USE_BINS} "
-        "bins of time. perfetto=true and log_decisions=true write every job."
+        f"{why} are more than can be told apart, so this shows no single job: the share of busy "
+        f"GPUs of {apiece} ({rows} rows for {topology.num_servers} servers), each the mean of one "
+        f"of {USE_BINS} bins of time. perfetto=true and log_decisions=true write every job."
     )
     height_px = int(np.clip(140 + 14 * rows, LEAST_PX, MOST_PX))
     return Figure("Use by server", data, layout, note, height_px, wide=True)

@@ -227,9 +227,8 @@ def _notes(saved: Table, found: Ranking | None, settings: Mapping[str, Any]) -> 
     if found is not None:
         ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.rank_of.items())
         notes.append(
-            f"Mean ranks over {found.blocks} DAGs: {ranks}. Friedman p = "
-            f"{found.friedman_p:.2g}; Nemenyi's critical difference at {found.level:g} is "
-            f"{found.critical_difference:.2f}."
+            f"Mean ranks over {found.blocks} DAGs: {ranks}. Friedman p = {found.friedman_p:.2g}; "
+            f"Nemenyi's critical difference at {found.level:g} is {found.critical_difference:.2f}."
         )
     return notes
 

@@ -221,8 +221,8 @@ class Board:
         if asked.pods > room.max():
             raise RequestError(
                 f"pod {asked.pod}: its gang has {amount(asked.pods, 'pod')} of "
-                f"{amount(asked.gpus, 'GPU')}; even empty "
-                f"servers have room for {room.max():.0f} of them: ask for fewer or smaller ones"
+                f"{amount(asked.gpus, 'GPU')}; even empty servers have room for {room.max():.0f} "
+                f"of them: ask for fewer or smaller ones"
             )
 
     def _lacks(self, runs: RunningJob, asked: Asked) -> bool:

@@ -129,9 +129,8 @@ class ServedScheduler:
         if there != here:
             raise ServiceError(
                 f"the service decides for {amount(len(there), 'server')} with "
-                f"{sum(n for _, n in there)} "
-                f"GPUs in all, and {topology.name} has {len(here)} with {topology.num_gpus}, or "
-                "other names; give both the same topology"
+                f"{sum(n for _, n in there)} GPUs in all, and {topology.name} has {len(here)} with "
+                f"{topology.num_gpus}, or other names; give both the same topology"
             )
         ours = {"partitions": view.num_partitions, "max_tenants": state_of(view).tenant.shape[1]}
         for key, mine in ours.items():

@@ -109,8 +109,8 @@ def bind(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
             )
         raise RequestError(
             f"pod {asked.pod}: its gang {asked.job} is of {amount(held.pods, 'pod')} of "
-            f"{amount(held.gpus, 'GPU')}, "
-            f"the pod says {asked.pods} of {asked.gpus}; pods of one gang have to be alike"
+            f"{amount(held.gpus, 'GPU')}, the pod says {asked.pods} of {asked.gpus}; pods of one "
+            f"gang have to be alike"
         )
     server = held.bound.get(asked.pod)
     if server is not None:

@@ -199,9 +199,8 @@ class Setter:
         """Why it could not start on the whole cluster if that were empty; nothing if it could."""
         if job.gpus > self.largest:
             return (
-                f"gpus is {job.gpus}; the largest partition has {amount(self.largest, 'GPU')}, "
-                "and a gang "
-                "stays inside one"
+                f"gpus is {job.gpus}; the largest partition has {amount(self.largest, 'GPU')}, and "
+                "a gang stays inside one"
             )
         if not _more_than_gpus(job):
             return ""

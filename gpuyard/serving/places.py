@@ -164,8 +164,7 @@ class Places:
             if len(free) < wanted:
                 raise RequestError(
                     f"{where}.servers: {amount(wanted, 'GPU')} of {name}, which has {len(free)} "
-                    "that other "
-                    "jobs of the request leave to it"
+                    "that other jobs of the request leave to it"
                 )
             chosen += free[:wanted].tolist()
         return np.array(chosen, dtype=np.int64)

@@ -147,9 +147,8 @@ def validation_windows(source: WindowSource, config: Mapping[str, Any]) -> tuple
         if there < LEAST_WINDOWS:
             raise ConfigError(
                 f"part '{VALIDATION}' has {amount(there, 'window')}; learning needs "
-                f"{LEAST_WINDOWS}, one for "
-                "the curve and two held out: use workload.windows_from=random or a larger "
-                "workload.thin"
+                f"{LEAST_WINDOWS}, one for the curve and two held out: use "
+                "workload.windows_from=random or a larger workload.thin"
             )
         curve = min(curve, there // 2)
         first = max(min(first, there - count), curve)

@@ -58,8 +58,7 @@ class Choosing:
         if view.topology.num_gpus != spec.gpus:
             raise TopDrlError(
                 f"the cluster has {amount(view.topology.num_gpus, 'GPU')}, this policy is for "
-                f"{spec.gpus}; "
-                "train one for this cluster"
+                f"{spec.gpus}; train one for this cluster"
             )
         self._view, self._spec, self._until_free = view, spec, until_free
         self.job = int(view.queued[0])

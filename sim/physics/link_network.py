@@ -137,8 +137,7 @@ def _check_graph(graph: LinkGraph, topology: Topology) -> None:
     if graph.num_servers != topology.num_servers:
         raise PhysicsError(
             f"the link graph of {topology.name} has {amount(graph.num_servers, 'server')}, the "
-            "topology "
-            f"{topology.num_servers}; build both from the same servers"
+            f"topology {topology.num_servers}; build both from the same servers"
         )
     apart = graph.servers_apart()
     if apart is not None:

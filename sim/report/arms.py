@@ -170,9 +170,8 @@ def seed_arms(jct_s: Mapping[str, FloatArray], *, whole: str, confidence: float)
     for arm, values in jct_s.items():
         if values.shape[1] != base.shape[1] or len(values) not in (1, len(base)):
             raise ReportError(
-                f"arm {arm}: {amount(len(values), 'seed')} of "
-                f"{amount(values.shape[1], 'window')}, where {whole} has "
-                f"{len(base)} of {base.shape[1]}; play all on the same"
+                f"arm {arm}: {amount(len(values), 'seed')} of {amount(values.shape[1], 'window')}, "
+                f"where {whole} has {len(base)} of {base.shape[1]}; play all on the same"
             )
         logs = np.log(values) - base  # (seeds of the whole, windows)
         found.append(

@@ -142,8 +142,7 @@ def contiguous_partitions(topology: Topology, count: int) -> IntArray:
     if not 1 <= count <= servers:
         raise TopologyError(
             f"agents.count is {count}; the cluster {topology.name} has "
-            f"{amount(servers, 'server')}, "
-            f"so it can have 1 to {amount(servers, 'partition')}"
+            f"{amount(servers, 'server')}, so it can have 1 to {amount(servers, 'partition')}"
         )
     if racks % count == 0:
         return topology.server_rack // (racks // count)

@@ -251,9 +251,8 @@ class ProfileRule:
             first, like = unknown[0], self.models.get(unknown[0])
             hint = "" if like is None else f" ({like!r} is none{nearest(like, models)})"
             _warn(
-                f"{np.isin(named, unknown).sum()} of {amount(len(named), 'job')} name models "
-                "that profiles "
-                f"lack ({', '.join(unknown[:SHOWN])}); theirs are drawn. "
+                f"{np.isin(named, unknown).sum()} of {amount(len(named), 'job')} name models that "
+                f"profiles lack ({', '.join(unknown[:SHOWN])}); theirs are drawn. "
                 f"+workload.rules.models.{first}=MODEL says which one it is like{hint}: "
                 f"{', '.join(models)}"
             )
@@ -305,8 +304,8 @@ def _by_gang(
         if len(own) == 0:
             raise TraceError(
                 f"job {trace.job_id[int(np.argmax(some))]}: no profile is for "
-                f"{amount(gang, 'GPU')}; raise "
-                f"profiles.most_gpus, or set workload.max_gang={catalogue.gang.max()}"
+                f"{amount(gang, 'GPU')}; raise profiles.most_gpus, or set "
+                f"workload.max_gang={catalogue.gang.max()}"
             )
         found.append((some, own))
     return found

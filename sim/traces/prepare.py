@@ -41,11 +41,10 @@ def cap(trace: Trace, options: "Preparation", capacity: int) -> tuple[Trace, int
         place = _line_of(trace, row)
         raise TraceError(
             f"{place}job {trace.job_id[row]}: a gang of {amount(trace.num_gpus[row], 'GPU')} "
-            "cannot run on a "
-            f"cluster of {amount(capacity, 'GPU')} ({amount(large.sum(), 'such job')} in trace "
-            f"{trace.name}); "
-            f"set workload.max_gang={capacity} to cap gangs, workload.drop_too_large=true to "
-            f"leave such jobs out, or use a larger topology"
+            f"cannot run on a cluster of {amount(capacity, 'GPU')} "
+            f"({amount(large.sum(), 'such job')} in trace {trace.name}); set "
+            f"workload.max_gang={capacity} to cap gangs, workload.drop_too_large=true to leave "
+            "such jobs out, or use a larger topology"
         )
     if large.all():
         raise TraceError(
@@ -178,8 +177,8 @@ def _estimates(estimator: DurationEstimator, found: object, jobs: int) -> FloatA
         what = f"{values[bad][0]:g}"
     if what:
         raise TraceError(
-            f"estimator {type(estimator).__name__} gives {what}; it must be "
-            f"one number a job ({jobs},): seconds, 0 or more, NaN where there is no prediction"
+            f"estimator {type(estimator).__name__} gives {what}; it must be one number a job "
+            f"({jobs},): seconds, 0 or more, NaN where there is no prediction"
         )
     return values.astype(np.float64)
 
@@ -255,8 +254,7 @@ class Preparation:
             if not 0 <= start < end <= 1:
                 raise TraceError(
                     f"workload.measured_start_frac, measured_end_frac or window_measured_frac: "
-                    f"jobs are measured from share {start} to {end}; "
-                    f"needed: 0 <= start < end <= 1"
+                    f"jobs are measured from share {start} to {end}; needed: 0 <= start < end <= 1"
                 )
 
     def measured_frac(self, *, whole: bool) -> tuple[float, float]:

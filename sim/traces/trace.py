@@ -252,8 +252,7 @@ def thinned_window(trace: Trace, num_jobs: int, thin: int, rng: np.random.Genera
     if len(trace) < num_jobs:
         raise TraceError(
             f"trace {trace.name}: a window needs {amount(num_jobs, 'job')}, this part has "
-            f"{len(trace)}; "
-            f"set workload.num_jobs={len(trace)} or less, or use a longer trace"
+            f"{len(trace)}; set workload.num_jobs={len(trace)} or less, or use a longer trace"
         )
     if trace.precedence is not None:
         units = units_of(trace.precedence, len(trace))
@@ -294,8 +293,8 @@ class Stretches:
             raise TraceError(
                 f"window {window} of part '{self.part}' is not there: it has "
                 f"{amount(self.windows, 'window')}, counted from 0, of "
-                f"{amount(self.count, 'stretch')}; use a lower "
-                f"workload.num_jobs, a longer trace, part=all or workload.windows_from=random"
+                f"{amount(self.count, 'stretch')}; use a lower workload.num_jobs, a longer trace, "
+                f"part=all or workload.windows_from=random"
             )
         return window % self.count
 
@@ -313,9 +312,8 @@ class Stretches:
         if len(units) < self.thin:
             raise TraceError(
                 f"trace {trace.name}: stretch {stretch} of part '{self.part}' has "
-                f"{amount(len(units), 'workflow')} for {amount(self.thin, 'window')}; use a "
-                "larger workload.num_jobs, a lower "
-                f"workload.thin or workload.windows_from=random"
+                f"{amount(len(units), 'workflow')} for {amount(self.thin, 'window')}; use a larger "
+                "workload.num_jobs, a lower workload.thin or workload.windows_from=random"
             )
         rng = stretch_stream(seed=seed, part=self.part, stretch=stretch)
         mine = dealt(size[units], self.thin, rng) == window // self.count
@@ -332,8 +330,7 @@ class Stretches:
             return None
         return (
             f"part '{self.part}' has {amount(self.part_jobs, 'job')}, less than one stretch of "
-            f"{self.thin} x "
-            f"{self.asked_jobs}: windows of {amount(self.num_jobs, 'job')}, all from "
+            f"{self.thin} x {self.asked_jobs}: windows of {amount(self.num_jobs, 'job')}, all from "
             f"one stretch of time"
         )
 
@@ -344,9 +341,8 @@ class Stretches:
         if 2 * left < stretch:
             return None
         return (
-            f"the last {left} of {amount(self.part_jobs, 'job')} of part '{self.part}' are in "
-            "no window; "
-            f"workload.num_jobs={self.part_jobs // ((self.count + 1) * self.thin)} makes "
+            f"the last {left} of {amount(self.part_jobs, 'job')} of part '{self.part}' are in no "
+            f"window; workload.num_jobs={self.part_jobs // ((self.count + 1) * self.thin)} makes "
             f"{self.count + 1} stretches"
         )
 
@@ -362,9 +358,8 @@ def cut(trace: Trace, *, part: str, num_jobs: int, thin: int) -> Stretches:
     least = min(num_jobs, LEAST_JOBS)
     if fitting < least:
         raise TraceError(
-            f"trace {trace.name}: part '{part}' has {amount(jobs, 'job')}; {thin} disjoint "
-            "windows would "
-            f"have {fitting} each, fewer than {least} and too few to meet a queue; use "
+            f"trace {trace.name}: part '{part}' has {amount(jobs, 'job')}; {thin} disjoint windows "
+            f"would have {fitting} each, fewer than {least} and too few to meet a queue; use "
             f"{_remedy(part, jobs, thin, least)}"
         )
     return Stretches(
