@@ -136,14 +136,10 @@ def _complete(rule: RowArray, child: Child, state: State) -> None:
     rule["shrinks"] = pairwise and not looks_around
     rule["monotone"] = rule["shrinks"][0] and placer in MONOTONE and sharing != codes.IN_PYTHON
     size = state.server["last_gpu"] - state.server["first_gpu"]
-    even = placer == codes.CONSOLIDATED and size.min() == size.max() and _all_whole(state)
+    even = placer == codes.CONSOLIDATED and size.min() == size.max()
+    even = even and not state.world[0]["demands_matter"]  # nobody asks for other than empty GPUs
     rule["by_size"] = rule["shrinks"][0] and (placer in codes.NEVER_WAIT or even)
     rule["judges_job"] = patient or placer in JUDGES_JOB
     # A start may make room for who was passed, who is not looked at again: so lists, not heaps.
     waits_by_list = rule["order"][0] in (codes.TETRIS, codes.ASKED)
     rule["listed"] = waits_by_list or not (rule["shrinks"][0] or rule["preempts"][0])
-
-
-def _all_whole(state: State) -> bool:
-    """Whether no job asks for more or less than empty GPUs."""
-    return not state.world[0]["demands_matter"]

@@ -12,7 +12,7 @@ from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
 from sim.kernel import layout
 from sim.kernel.attempts import change_server, free_children, set_open, withdraw
-from sim.kernel.free_gpus import FreeGpus, make_free_gpus
+from sim.kernel.free_gpus import make_free_gpus
 from sim.kernel.layout import NO_JOB, UNBOUNDED, PhysicsArrays, State
 from sim.kernel.rates import enter_links, leave_links, mark_resettled
 from sim.physics.catalogue import HostTables, throughputs
@@ -70,13 +70,14 @@ def make_state(
     network, loads = make_links(job, topology, physics, rules.max_tenants)
     job["reference_step_s"] = tables.reference_step_s[job["profile"], job["num_gpus"]]
     rows, gpus = _log_sizes(len(jobs), most_running, topology, rules, outages)
-    partitions = int(server_partition.max()) + 1
+    partitions, servers = int(server_partition.max()) + 1, topology.num_servers
+    largest_server = int(topology.gpus_per_server.max())
     state = State(
         world=_world(job, rules, physics, server_partition), routine=np.zeros(6, dtype=np.int64),
         job=job, gpu=_gpus(topology),
         tenant=np.full((topology.num_gpus, rules.max_tenants), NO_JOB, dtype=np.int64),
         server=_servers(topology, physics, server_partition),
-        free_gpus=_free_gpus(topology, partitions),
+        free_gpus=make_free_gpus(partitions, servers, topology.num_gpus, largest_server),
         partition=_partitions(topology, server_partition),
         own=np.argsort(server_partition, kind="stable").astype(np.int64), rack=_racks(topology),
         placed=np.full(int(job["most_gpus"].sum()), NO_JOB, dtype=np.int64),
@@ -89,7 +90,9 @@ def make_state(
         scratch=np.zeros(max(len(children) + 1, tenants_size(rules.max_tenants)), dtype=np.int64),
         log=np.zeros(rows, dtype=layout.LOG), log_gpus=np.zeros(gpus, dtype=np.int64),
     )  # fmt: skip
-    _open_all(state, server_partition)
+    state.free_gpus.tally[:, 0] = state.free_gpus.sizes[:, 0] = np.bincount(server_partition)
+    for server in range(servers):  # all are there and empty: how a run begins
+        set_open(state, server, True)
     write_addresses((state.routine, _routines(state, physics)))
     return state
 
@@ -106,19 +109,6 @@ def _routines(state: State, physics: Physics) -> Iterator[Routine]:
         yield Routine(layout.FREE_CHILDREN, free_children, tell, (state,), 1)
     if len(state.children) > 0 or len(state.withdrawals) > 0:
         yield Routine(layout.WITHDRAW, withdraw, tell, (state,), 1)
-
-
-def _free_gpus(topology: Topology, partitions: int) -> FreeGpus:
-    """Nothing is free before the servers open."""
-    largest_server = int(topology.gpus_per_server.max())
-    return make_free_gpus(partitions, topology.num_servers, topology.num_gpus, largest_server)
-
-
-def _open_all(state: State, server_partition: IntArray) -> None:
-    """Every server is there and empty: how a run begins."""
-    state.free_gpus.tally[:, 0] = state.free_gpus.sizes[:, 0] = np.bincount(server_partition)
-    for server in range(len(state.server)):
-        set_open(state, server, True)
 
 
 def _partitions(topology: Topology, server_partition: IntArray) -> RowArray:

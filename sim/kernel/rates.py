@@ -47,13 +47,6 @@ def leave_links(state: State, job: int) -> None:
 
 
 @kernel
-def shared_comm_s(state: State, job: int) -> float:
-    """Seconds of exposed communication of a running job beside the others on its links."""
-    row = state.loads.job[job]
-    return exposed_seconds(state.network, row.local_s, row.spread_s)
-
-
-@kernel
 def mark_dirty(state: State, job: int) -> None:
     """Have `job` re-rated before the instant ends."""
     jobs = state.job
@@ -126,14 +119,6 @@ def _slow_on(state: State, job: int, gpu: int, gpu_type: int) -> float:
 
 
 @kernel
-def comm_s_of(state: State, job: int, nic: int, uplink: int) -> float:
-    """Seconds of exposed communication with `nic` jobs on its busiest NIC, `uplink` uplink."""
-    row = state.job[job]
-    spread = Spread(row.local, row.servers, row.racks, nic, uplink)
-    return busy_s(comm_of(state.physics.network, row.profile, spread))
-
-
-@kernel
 def _worst_hosted_s(state: State, job: int) -> float:
     """Compute seconds of the slowest worker where cores and PCIe are shared.
 
@@ -174,9 +159,11 @@ def rate_of(state: State, job: int) -> tuple[float, float, float]:
     if state.world[0].host_matters != 0:
         worst_s = _worst_hosted_s(state, job)
     if state.world[0].shared_links != 0:
-        comm_s = shared_comm_s(state, job)
+        load = state.loads.job[job]
+        comm_s = exposed_seconds(state.network, load.local_s, load.spread_s)
     else:
-        comm_s = comm_s_of(state, job, nic, uplink)
+        spread = Spread(row.local, row.servers, row.racks, nic, uplink)
+        comm_s = busy_s(comm_of(state.physics.network, row.profile, spread))
     step_s = worst_s + comm_s
     pace = state.world[0].pace
     rate = row.reference_step_s / step_s * row.gain * pace

@@ -115,12 +115,6 @@ def _compact(loads: LinkLoads) -> None:
 
 
 @kernel
-def step_alone(network: LinkNetwork, elsewhere_s: float, spread_s: float) -> float:
-    """Step of a job alone, from what happens elsewhere and between servers."""
-    return elsewhere_s + (1.0 - network.overlap_frac) * spread_s
-
-
-@kernel
 def _busy_of(loads: LinkLoads, network: LinkNetwork, job: int, at: int) -> int:
     """Parts of BUSY_ONE that `job` keeps the link of its entry `at` busy."""
     entry, row = loads.entry[at], loads.job[job]
@@ -159,7 +153,7 @@ def enter(
     row.latency_s = steps * network.alpha_server_s
     row.spread_s = row.latency_s
     alone_s = alone_seconds(network, loads.entry, first, number, heavy_bytes)
-    row.step_s = step_alone(network, elsewhere_s, row.latency_s + alone_s)
+    row.step_s = elsewhere_s + (1.0 - network.overlap_frac) * (row.latency_s + alone_s)
     row.spans = 1
     row.rate = UNKNOWN
     for at in range(first, first + number):  # only now: a link's busy share needs the job's step

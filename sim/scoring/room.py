@@ -151,18 +151,12 @@ def placeable_now(scratch: Scratch, job: int, m: int) -> bool:
     """
     part, gang = scratch.partition[m], scratch.job[job].gang
     if scratch.job[job].picky != 0:
-        return _placeable_asking(scratch, job, m)
+        return bool(_on_emptiest(scratch, job, m, fewest_servers(scratch, job, m)) >= gang)
     whole = gang // part.largest if gang > part.largest else 0
     rest = gang - whole * part.largest
     if part.whole < whole:
         return False
     return bool(rest == 0 or part.whole > whole or part.roomiest >= rest)
-
-
-@kernel
-def _placeable_asking(scratch: Scratch, job: int, m: int) -> bool:
-    now = _on_emptiest(scratch, job, m, fewest_servers(scratch, job, m))
-    return bool(now >= scratch.job[job].gang)
 
 
 @kernel

@@ -45,28 +45,20 @@ def _is_victim(scratch: Scratch, job: int) -> bool:
 
 
 @kernel
-def _yields(scratch: Scratch, job: int, newcomer_s: float) -> bool:
-    """Whether a running job may be suspended for one that has `newcomer_s` left."""
-    return bool(
-        scratch.touched[job] != scratch.scalars[0].decision and left_s(scratch, job) > newcomer_s
-    )
-
-
-@kernel
 def _least_left_s(scratch: Scratch, gpu: int, newcomer_s: float) -> float:
     """Least work left among the tenants of a GPU that are no victims yet.
 
     Returns:
-        -1 where there are none, or one that does not yield.
+        -1 where there are none, or one that may not be suspended for a job with `newcomer_s` left.
     """
     least_s, state = -1.0, scratch.state
     for k in range(state.gpu[gpu].tenants):  # all have to go: one that does not yield is enough
         job = state.tenant[gpu, k]
         if _is_victim(scratch, job):
             continue
-        if not _yields(scratch, job, newcomer_s):
-            return -1.0
         work_s = left_s(scratch, job)
+        if scratch.touched[job] == scratch.scalars[0].decision or work_s <= newcomer_s:
+            return -1.0
         least_s = work_s if least_s < 0.0 else min(least_s, work_s)
     return least_s
 
