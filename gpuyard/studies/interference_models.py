@@ -25,7 +25,7 @@ from interference.evaluation.judge import (
 )
 from interference.evaluation.score_file import Asked, Results, read_files, results_of, score
 from interference.evaluation.write import remove_report, write_figures, write_tables
-from interference.fit import FitReport, fit_and_report, fresh_models
+from interference.fit import fit_and_report, fresh_models
 from interference.learned import save_model
 from interference.models.linear import CrowdModel
 from interference.readers.miso import drawn_mixes, mig_rows, mps_rows, rows_of_miso
@@ -77,7 +77,10 @@ def fit_interference(cfg: DictConfig) -> None:
     if config["figures"]:
         write_figures(results, launch.folder)
     if report is not None:
-        _write_model(results_of(report.predictions, None), report, launch.folder, choice)
+        save_model(report.saved, launch.folder / "model.json")
+        folds, seed = results_of(report.predictions, None), choice.seed
+        card = model_card(folds, report.data_sets, report.saved, folds=choice.folds, seed=seed)
+        write_atomically(launch.folder / "model_card.md", card.encode())
     _print_fit(results, launch.folder)
 
 
@@ -135,13 +138,6 @@ def _steps(sets: dict[str, DataSet], asked: dict[str, Asked], choice: Choice) ->
             steps += models * len(splits(rows, data.solos, folds=choice.folds, seed=choice.seed))
         steps += 1  # tables for the simulator
     return steps
-
-
-def _write_model(folds: Results, report: FitReport, folder: Path, choice: Choice) -> None:
-    """What the simulator reads, and the page that goes with it."""
-    save_model(report.saved, folder / "model.json")
-    card = model_card(folds, report.data_sets, report.saved, folds=choice.folds, seed=choice.seed)
-    write_atomically(folder / "model_card.md", card.encode())
 
 
 def _print_fit(results: Results, folder: Path) -> None:

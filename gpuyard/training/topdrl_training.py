@@ -146,12 +146,6 @@ Picker = JobPicker | GpuPicker
 KINDS: dict[str, type[Picker]] = {"jobs": JobPicker, "gpus": GpuPicker}
 
 
-def picker_of(config: Mapping[str, Any], experiment: Experiment) -> Picker:
-    """The kind that `picker.kind` names; ConfigError: there is none."""
-    check_choice(config, "picker.kind", tuple(KINDS))
-    return KINDS[config["picker"]["kind"]](config, experiment)
-
-
 def training_figure(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Validation throughput and loss over decisions."""
     figure = new_figure(8.0, 5.0)
@@ -209,7 +203,8 @@ class Training:
         played = self.experiment.played("validation", config[key], key)
         self.folder, self._config = folder, {**config, key: played}
         self._setting = {key: each for key, each in config.items() if key not in NO_SETTING}
-        self.picker = picker_of(config, self.experiment)
+        check_choice(config, "picker.kind", tuple(KINDS))
+        self.picker = KINDS[config["picker"]["kind"]](config, self.experiment)
         self.rows: list[dict[str, Any]] = []
         self.best = -math.inf
         self.began = time.monotonic()

@@ -38,12 +38,6 @@ def check_rule(rule: str) -> None:
         raise GpuYardError(f"scheduler.workflows is {rule!r}; it must be one of {', '.join(RULES)}")
 
 
-def service_gpu_s(tasks: Tasks, length_s: FloatArray, workflows: int) -> FloatArray:
-    """(W,) GPU-seconds that each workflow still needs."""
-    weights = length_s * tasks.gang
-    return np.bincount(tasks.workflow, weights, workflows).astype(np.float64)
-
-
 def hoped_finishes_s(
     rule: str, tasks: Tasks, length_s: FloatArray, to_go_s: FloatArray, gpus: int
 ) -> FloatArray:
@@ -61,13 +55,13 @@ def hoped_finishes_s(
     apart = float(to_go_s.max()) + 1.0
     if rule == SUBMITTED:
         return apart * np.arange(1.0, workflows + 1.0)
-    service = service_gpu_s(tasks, length_s, workflows)
-    order = np.argsort(service, kind="stable")
+    service_gpu_s = np.bincount(tasks.workflow, length_s * tasks.gang, workflows)  # still needed
+    order = np.argsort(service_gpu_s, kind="stable")
     hope = np.empty(workflows)
     if rule == SHORTEST:
         hope[order] = apart * np.arange(1.0, workflows + 1.0)
         return hope
-    hope[order] = np.cumsum(service[order]) / gpus
+    hope[order] = np.cumsum(service_gpu_s[order]) / gpus
     longest = np.zeros(workflows)
     np.maximum.at(longest, tasks.workflow, to_go_s)
     return np.maximum(hope, longest)

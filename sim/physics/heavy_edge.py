@@ -64,11 +64,6 @@ def heavy_edge_mapping(graph: CommGraph, free: IntArray) -> IntArray:
     return map_workers(np.argsort(-free, kind="stable"), free, edges_of(graph))
 
 
-def cut_bytes(graph: CommGraph, host: IntArray) -> float:
-    """Bytes an iteration between servers, where worker i runs on server `host[i]`."""
-    return float(_cut_bytes(graph.source, graph.target, graph.num_bytes, host))
-
-
 def graph_of_job(belief: Physics, profile: int, gang: int) -> CommGraph:
     """The communication graph of a gang; an equal ring where no link network says what it sends."""
     return _graph(_traffic_of(belief, profile), gang)
@@ -174,13 +169,13 @@ def _in_order(order: IntArray, free: IntArray, workers: int) -> IntArray:
 
 
 @array_kernel
-def _cut_bytes(
-    source: IntArray, target: IntArray, num_bytes: FloatArray, host: IntArray
-) -> float:  # fmt: skip
+def cut_bytes(edges: Edges, host: IntArray) -> float:
+    """Bytes an iteration between servers, where worker i runs on server `host[i]`."""
+    source, target = edges.source, edges.target
     cut, count = np.empty(len(source)), 0
     for at in range(len(source)):  # those cut are gathered: the sum is NumPy's to the last digit
         if host[source[at]] != host[target[at]]:
-            cut[count] = num_bytes[at]
+            cut[count] = edges.num_bytes[at]
             count += 1
     return pairwise_sum(cut[:count])
 
@@ -193,9 +188,7 @@ def map_workers(order: IntArray, free: IntArray, edges: Edges) -> IntArray:
     """
     host = _map(order, free, edges)
     in_order = _in_order(order, free, len(host))
-    source, target, num_bytes = edges.source, edges.target, edges.num_bytes
-    cut_in_order = _cut_bytes(source, target, num_bytes, in_order)
-    return in_order if cut_in_order < _cut_bytes(source, target, num_bytes, host) else host
+    return in_order if cut_bytes(edges, in_order) < cut_bytes(edges, host) else host
 
 
 UNKNOWN = -1

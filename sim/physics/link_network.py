@@ -92,7 +92,7 @@ def make_link_network(
         sharing=sharing, overlap_frac=float(overlap_frac), alpha_local_s=float(alpha_local_s),
         alpha_server_s=float(alpha_server_s), eta_frac=float(eta_frac),
         profile=traffic_rows(traffic), flows_per_worker=flows_per_worker(traffic),
-        capacity=graph.directed_gbps * BYTES_PER_GBIT,
+        capacity=np.repeat(graph.link_gbps, 2) * BYTES_PER_GBIT,
         first_up=np.array(graph.first_up, dtype=np.int64),
         up_link=np.array(graph.up_link, dtype=np.int64),
         link_ends=np.array(graph.link_ends, dtype=np.int64, order="C"),

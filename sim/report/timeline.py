@@ -66,12 +66,6 @@ def wait_change(run: Run) -> IntArray:
     return change
 
 
-def system_change(log: EventLog) -> IntArray:
-    """(E,) +1 where a job arrives, -1 where it leaves for good."""
-    change: IntArray = (log.kind == Kind.ARRIVAL).astype(np.int64)
-    return change - np.isin(log.kind, (Kind.FINISH, Kind.WITHDRAW))
-
-
 def _mend_blocked(run: Run, change: IntArray) -> None:
     """Take back the waiting of jobs that arrive before their parents are done.
 
@@ -311,7 +305,9 @@ def queue_over_time(run: Run) -> Steps:
 
 def jobs_over_time(run: Run) -> Steps:
     """Number of jobs in the system, waiting or running."""
-    return _steps(run.log.time_s, system_change(run.log))
+    arrives = (run.log.kind == Kind.ARRIVAL).astype(np.int64)
+    leaves = np.isin(run.log.kind, (Kind.FINISH, Kind.WITHDRAW))
+    return _steps(run.log.time_s, arrives - leaves)
 
 
 def competing_over_time(run: Run) -> Steps:

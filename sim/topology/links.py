@@ -224,11 +224,6 @@ class LinkGraph:
         return int(np.count_nonzero(self.node_level == 0))
 
     @property
-    def directed_gbps(self) -> FloatArray:
-        """(2 L,) capacity of each directed link."""
-        return np.repeat(self.link_gbps, 2)
-
-    @property
     def longest_route(self) -> int:
         """Directed links that `route` writes at most; the size of its output."""
         if self.route_kind == DIGITS:

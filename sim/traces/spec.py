@@ -181,7 +181,9 @@ class WorkloadSpec:
         check_fields(self, "", "1 or more", "vcs", "users_per_vc")
         self._check("longest_s", 0 <= self.shortest_s <= self.longest_s, "must be >= shortest_s")
         self._check_gangs()
-        self._check_workflows()
+        if self.workflows is not None:
+            self._check("recurrence", self.recurrence is None, "must be null beside workflows")
+            self._check("repeat_prob", self.repeat_prob == 0, "must be 0 beside workflows")
 
     def _check_gangs(self) -> None:
         self._check("gang_sizes", len(self.gang_sizes) == len(self.gang_probs) > 0,
@@ -192,11 +194,6 @@ class WorkloadSpec:
         self._check("durations", bool(reach) and reach == sorted(reach)
                     and reach[-1] >= max(self.gang_sizes),
                     "must ascend in up_to_gang and reach the largest of gang_sizes")  # fmt: skip
-
-    def _check_workflows(self) -> None:
-        if self.workflows is not None:
-            self._check("recurrence", self.recurrence is None, "must be null beside workflows")
-            self._check("repeat_prob", self.repeat_prob == 0, "must be 0 beside workflows")
 
     def _check(self, key: str, good: bool, rule: str) -> None:
         check_spec(key, getattr(self, key), good, rule)

@@ -9,7 +9,7 @@ import pytest
 from sim.engine.composed import PartitionedScheduler
 from sim.errors import SignalError
 from sim.forwarding import OwnOnly
-from sim.physics.heavy_edge import cut_bytes, graph_of_job
+from sim.physics.heavy_edge import cut_bytes, edges_of, graph_of_job
 from sim.physics.physics import Physics
 from sim.physics.traffic import MIX
 from sim.placers.by_job import CompactWait, HeavyEdge, Lwf
@@ -86,8 +86,8 @@ def test_heavy_edge_s_gpus_stand_in_order_of_workers():
     gpus = answer(HeavyEdge(), 4, topology, physics=physics)
     assert gpus == (0, 2, 1, 3)
     graph = graph_of_job(physics, 0, 4)
-    assert cut_bytes(graph, topology.gpu_server[list(gpus)]) == 0.0
-    assert cut_bytes(graph, np.array([0, 0, 1, 1])) == 36 * GB
+    assert cut_bytes(edges_of(graph), topology.gpu_server[list(gpus)]) == 0.0
+    assert cut_bytes(edges_of(graph), np.array([0, 0, 1, 1])) == 36 * GB
 
 
 @pytest.mark.parametrize(

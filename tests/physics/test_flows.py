@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.errors import PhysicsError
-from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
+from sim.physics.heavy_edge import cut_bytes, edges_of, graph_of_job, mapping_of_job
 from sim.physics.job_load import link_weights, make_load_scratch
 from sim.physics.link_network import LinkNetwork
 from sim.physics.physics import Physics
@@ -204,7 +204,7 @@ def test_any_mapping_sends_what_it_cuts_of_the_graph(hosts, pattern, a, b):
 def test_folded_rings_send_no_more_than_flat_ones(row, hosts):
     traffic = traffic_of(row)
     sent = sum(flows_of(traffic, *hosts)[0].values())
-    cut = cut_bytes(comm_graph(traffic, 0, len(hosts)), np.array(hosts))
+    cut = cut_bytes(edges_of(comm_graph(traffic, 0, len(hosts))), np.array(hosts))
     assert sent <= cut * (1 + 1e-12)
 
 
@@ -277,10 +277,10 @@ def test_heavy_edges_never_cut_more_than_blocks(mapping):
     row, give = mapping
     physics = worlds.linked(racks(), row)
     gang = int(give.sum())
-    graph = graph_of_job(physics, 0, gang)
+    edges = edges_of(graph_of_job(physics, 0, gang))
     order = np.argsort(-give, kind="stable")
     blocks = np.repeat(order, give[order])
-    assert cut_bytes(graph, mapping_of_job(physics, 0, gang, give)) <= cut_bytes(graph, blocks)
+    assert cut_bytes(edges, mapping_of_job(physics, 0, gang, give)) <= cut_bytes(edges, blocks)
 
 
 Weights = list[dict[int, float]]
