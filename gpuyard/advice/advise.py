@@ -1,15 +1,13 @@
 """Which scheduler suits a cluster: `python scripts/advise.py workload=csv workload.path=FILE`."""
 
-from __future__ import annotations
-
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from joblib import cpu_count
 from omegaconf import DictConfig
@@ -57,13 +55,9 @@ from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.sweeps import in_processes, processes_of
 from gpuyard.launch.terminal import RunCount, table_console
+from sim.arrays import FloatArray
 from sim.errors import amount
 from sim.files import physics_words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sim.arrays import FloatArray
 
 log = logging.getLogger(__name__)
 

@@ -1,17 +1,16 @@
 """Compare schedulers on paired windows: `python scripts/evaluate.py checkpoint=DIR windows=5`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from joblib import cpu_count
 from omegaconf import DictConfig
+from rich.console import Group
 
 from gpuyard.evaluation.again import NOT_A_RESULT, Again, Seen, best_first, best_two, seen_again
 from gpuyard.evaluation.assumed import warn_of_idle_words
@@ -43,10 +42,6 @@ from sim.report.figures import jct_cdf, utilisation_queue
 from sim.report.headline import FILES as HEADLINE_FILES
 from sim.report.headline import headline_cells, write_headline
 from sim.report.run_folder import Record, write_metrics
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
 
 log = logging.getLogger(__name__)
 

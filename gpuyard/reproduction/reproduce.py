@@ -4,17 +4,16 @@ Without an experiment it lists what there is. Finished runs are kept, so the sam
 where it was stopped. A folder gets tables, ranks, figures, and claims beside measurements.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
+from rich.console import Group
 
 from gpuyard.evaluation.task import ours_of, task_labels
 from gpuyard.launch.build import check_choice, check_confidence, check_count, check_kinds
@@ -65,10 +64,6 @@ from sim.report.league import (
 from sim.report.page_table import PageTable, claims_csv, claims_markdown, measured, page_markdown
 from sim.report.significance import Ranking
 from sim.report.table_text import markdown, rich_tables
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
 
 log = logging.getLogger(__name__)
 
