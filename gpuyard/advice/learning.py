@@ -1,7 +1,5 @@
 """A policy of the cluster's own: weights learned on the first part of the trace."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shlex

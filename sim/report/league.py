@@ -1,7 +1,5 @@
 """A league: runs by scheduler, cell and window, and one table by what is known of durations."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
