@@ -231,7 +231,7 @@ def _leave_tightest(state: State, memory: Memory, m: int) -> None:
 
 
 @kernel
-def _place_on_empty(state: State, memory: Memory, m: int, job: int) -> bool:
+def place_on_empty(state: State, memory: Memory, m: int, job: int) -> bool:
     """GPUs for a job that any empty ones are good for."""
     memory.scalars[0].priced, memory.scalars[0].whole = 0, 1
     return choose(state, memory, 1, m, job)
@@ -245,19 +245,13 @@ def _place_alone(state: State, memory: Memory, m: int, job: int) -> bool:
     """
     number = memory.waiter[job].job_class
     if memory.job_class[number].picky == 0:
-        return _place_on_empty(state, memory, m, job)
+        return place_on_empty(state, memory, m, job)
     if memory.job_class[number].gpu_milli < WHOLE_GPU_MILLI:
         make_offer(state, memory, m, number, TIGHT)
         if choose(state, memory, 0, m, job):
             return True
     make_offer(state, memory, m, number, ALONE)
     return choose(state, memory, 0, m, job)
-
-
-@array_kernel
-def place_plainly(state: State, memory: Memory, m: int, job: int) -> bool:
-    """As `place`, where empty GPUs are all that any job needs and none are shared."""
-    return _place_on_empty(state, memory, m, job)
 
 
 @array_kernel

@@ -15,7 +15,7 @@ from sim.engine.acting import (
     name_shared,
     place,
     place_by_python,
-    place_plainly,
+    place_on_empty,
     start,
 )
 from sim.engine.arithmetic import Arithmetic, as_arithmetic
@@ -108,7 +108,7 @@ def _link(memory: Memory, state: State, *, plays: bool) -> None:
 def _routines(memory: Memory, state: State, *, plays: bool) -> Iterator[Routine]:
     rule, handles = memory.rule[0], (state, memory)
     picky = memory.job_class["picky"].any()
-    placing = place if rule["sharing"] != NEVER or picky else place_plainly
+    placing = place if rule["sharing"] != NEVER or picky else place_on_empty
     if codes.IN_PYTHON in (rule["placer"], rule["sharing"]):
         placing = place_by_python
     yield Routine(layout.PLACE, placing, ask, handles, 2)
