@@ -4,14 +4,14 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
+from sim.arrays import BoolArray, FloatArray, IntArray, Rows, TextArray, objects
 from sim.errors import PhysicsError, nearest
 
 JOIN = "+"  # between the names of aggressors in a file
@@ -138,7 +138,7 @@ Key = tuple[str, str, str]  # source, GPU type, profile
 
 
 @dataclass(frozen=True, eq=False)
-class CoRows:
+class CoRows(Rows):
     """N rows, one a victim of one measured group of jobs.
 
     Raises:
@@ -164,17 +164,9 @@ class CoRows:
         raise_first("co-location", _co_faults(self))
         raise_first("co-location", [_group_fault(self)])
 
-    def __len__(self) -> int:
-        """N."""
-        return len(self.victim)
-
-    def take(self, index: IntArray | BoolArray) -> "CoRows":
-        """The rows of `index`."""
-        return replace(self, **{name: getattr(self, name)[index] for name in CO_TYPES})
-
 
 @dataclass(frozen=True, eq=False)
-class SoloProfiles:
+class SoloProfiles(Rows):
     """P profiles measured alone, one for each (source, gpu_type, profile).
 
     Raises:
@@ -205,14 +197,6 @@ class SoloProfiles:
         check_columns("solo profiles", vars(self), SOLO_TYPES)
         raise_first("solo profiles", _solo_faults(self))
         raise_first("solo profiles", [_twice_fault(self)])
-
-    def __len__(self) -> int:
-        """P."""
-        return len(self.profile)
-
-    def take(self, index: IntArray | BoolArray) -> "SoloProfiles":
-        """The profiles of `index`."""
-        return replace(self, **{name: getattr(self, name)[index] for name in SOLO_TYPES})
 
     def keys(self) -> Iterator[Key]:
         """(source, gpu_type, profile) of each row, in order."""

@@ -1,7 +1,8 @@
-"""Array type aliases; shapes stand in comments beside each field."""
+"""Array type aliases, and tables of arrays; shapes stand in comments beside each field."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,18 @@ TextArray = npt.NDArray[np.object_]
 RowArray = npt.NDArray[np.void]  # structured
 
 T = TypeVar("T", bound=np.generic)
+
+
+class Rows:
+    """Dataclass of equally long columns."""
+
+    def take(self, rows: Any) -> Self:
+        """The rows at `rows` (positions or a mask), in that order."""
+        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
 
 
 def read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:

@@ -3,12 +3,12 @@
 What a job may ask for, belong to or undergo beyond its gang and its work is all optional.
 """
 
-from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.arrays import BoolArray, FloatArray, IntArray, Rows, TextArray
 from sim.errors import TraceError
 
 WHOLE_GPU_MILLI = 1000
@@ -18,19 +18,8 @@ NEVER_S = np.inf
 COMPLETED, FAILED, CANCELLED = 0, 1, 2  # values of Fates.outcome
 
 
-class _Columns:
-    """Dataclass of equally long columns."""
-
-    def take(self, rows: IntArray | BoolArray) -> Self:
-        """The jobs at `rows` (positions or a mask), in that order."""
-        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))  # type: ignore[arg-type]
-
-    def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
-
-
 @dataclass(frozen=True)
-class Demands(_Columns):
+class Demands(Rows):
     """What each worker (one GPU's worth of the gang) needs where it is placed."""
 
     gpu_milli: IntArray  # (J,) thousandths of a GPU; 1000 is a whole one
@@ -71,7 +60,7 @@ def gpus_of_workers(demands: Demands | None, jobs: IntArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Elastic(_Columns):
+class Elastic(Rows):
     """Jobs that can run with another number of GPUs than their gang size."""
 
     least_gpus: IntArray  # (J,) 1 <= least_gpus <= num_gpus
@@ -79,7 +68,7 @@ class Elastic(_Columns):
 
 
 @dataclass(frozen=True)
-class Identity(_Columns):
+class Identity(Rows):
     """Who submitted a job and what it repeats: small numbers, -1 where unknown."""
 
     user: IntArray  # (J,)
@@ -88,7 +77,7 @@ class Identity(_Columns):
 
 
 @dataclass(frozen=True)
-class Urgency(_Columns):
+class Urgency(Rows):
     """How much a job matters, and by when."""
 
     priority: IntArray  # (J,) larger is more important; 0 where the trace has none
@@ -96,7 +85,7 @@ class Urgency(_Columns):
 
 
 @dataclass(frozen=True)
-class Fates(_Columns):
+class Fates(Rows):
     """How a job ends, and what happens to it on the way, as in the trace."""
 
     outcome: IntArray  # (J,) COMPLETED, FAILED or CANCELLED once its work is done

@@ -1,13 +1,13 @@
 """Rows as tensors for a deep set, and what each member of it never meets."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from interference.models.encoding import Encoded, RowEncoder
-from sim.arrays import BoolArray, IntArray
+from sim.arrays import BoolArray, IntArray, Rows
 from sim.errors import PhysicsError
 
 SIDES = ("victim", "aggressor")
@@ -44,7 +44,7 @@ class Hiding:
 
 
 @dataclass(frozen=True)
-class Tenants:
+class Tenants(Rows):
     """Rows with up to A aggressors and F features a job: (N, ...), or (K, B, ...) a member."""
 
     victim: Tensor  # (..., F)
@@ -71,15 +71,6 @@ class Tenants:
             aggressor_profile=_index(encoded.aggressor_profile, size.profiles),
             aggressor_model=_index(encoded.aggressor_model, size.models),
         )
-
-    def __len__(self) -> int:
-        """N, or K."""
-        return len(self.share)
-
-    def take(self, index: Tensor) -> "Tenants":
-        """The rows of `index`, (B,) or (K, B)."""
-        names = [field.name for field in fields(self)]
-        return replace(self, **{name: getattr(self, name)[index] for name in names})
 
     def forget(self, models: Tensor, size: Size) -> "Tenants":
         """Take (K, B) rows as one does who never met the models marked in `models`, (K, M + 1)."""

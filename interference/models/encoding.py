@@ -4,13 +4,13 @@ And the role of a co-location model.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from interference.rows import STAGES, CoRows, Key, SoloProfiles
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, Rows
 
 LEAST_SPEED = 0.05  # no prediction below this normalised speed (a slow-down of 20)
 
@@ -160,7 +160,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class Encoded:
+class Encoded(Rows):
     """N rows with up to A aggressors, F features a job."""
 
     victim: FloatArray  # (N, F) standardised; 0 where unknown
@@ -172,11 +172,6 @@ class Encoded:
     victim_model: IntArray  # (N,) likewise of models
     aggressor_profile: IntArray  # (N, A) UNKNOWN also where absent
     aggressor_model: IntArray  # (N, A)
-
-    def take(self, index: IntArray) -> "Encoded":
-        """The rows of `index`."""
-        names = [field.name for field in fields(self)]
-        return replace(self, **{name: getattr(self, name)[index] for name in names})
 
     def pooled(self) -> tuple[FloatArray, FloatArray]:
         """(N, F) mean and sum of the aggressors' features."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from interference.rows import Fault, RowFault
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
+from sim.arrays import BoolArray, FloatArray, IntArray, Rows, TextArray, objects
 from sim.errors import PhysicsError, nearest
 from sim.text_files import quoted_rows, read_text
 
@@ -178,7 +178,7 @@ def _check_header(
 
 
 @dataclass(frozen=True)
-class Sides:
+class Sides(Rows):
     """M directed sides of pairs: who ran beside whom, and which line of the file told it."""
 
     line: IntArray  # (M,) row of the file
@@ -187,10 +187,6 @@ class Sides:
     aggressor: TextArray  # (M,)
     norm_speed: FloatArray  # (M,)
     measured: BoolArray  # (M,)
-
-    def take(self, index: IntArray | BoolArray) -> "Sides":
-        """The sides of `index`."""
-        return Sides(**{name: column[index] for name, column in vars(self).items()})
 
 
 def both_sides(

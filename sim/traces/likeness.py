@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, Rows
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.times import DAY_S, HOUR_S
@@ -16,7 +16,7 @@ LEAST_JOBS = 40  # two halves of less say nothing about a distribution
 
 
 @dataclass(frozen=True)
-class JobSample:
+class JobSample(Rows):
     """J jobs sorted by submission."""
 
     submit_s: FloatArray  # (J,) seconds from any origin, ascending
@@ -40,10 +40,6 @@ class JobSample:
             raise TraceError(f"{name}: all jobs arrive in one second; use a longer stretch")
         return cls(jobs.submit_s, jobs.num_gpus, jobs.duration_s)
 
-    def take(self, rows: IntArray | BoolArray) -> "JobSample":
-        """The jobs at `rows`, in that order."""
-        return JobSample(self.submit_s[rows], self.num_gpus[rows], self.duration_s[rows])
-
     def halves(self) -> tuple["JobSample", "JobSample"]:
         """The jobs of the first and of the second half of the time span.
 
@@ -55,10 +51,6 @@ class JobSample:
             early = len(self) // 2
         rows = np.arange(len(self))
         return self.take(rows < early), self.take(rows >= early)
-
-    def __len__(self) -> int:
-        """Number of jobs J."""
-        return len(self.submit_s)
 
 
 HOURS_A_WEEK = 168
