@@ -1,8 +1,9 @@
 """Programs in processes of their own, with everything imported: one parent forks them all.
 
 Half of a short run is Python's start and imports. Tests of those, of signals, of terminals and of
-trainings start a program as a user does. Processes that share the tests of a session share the
-parent: each has a fork of it that forks what it asks for.
+trainings start a program as a user does; tests of compiling have a parent with numba alone.
+Processes that share the tests of a session share the parents: each has a fork of them that forks
+what it asks for.
 """
 
 import atexit
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tests.once import look_up_once
@@ -35,6 +37,7 @@ IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
     "pyarrow.pandas_compat", "torch_geometric", "gnn.encoder", "marl.schedulers.marl",
     "joblib.externals.loky", "gpuyard.command",
 )  # fmt: skip
+BARE = "numba"  # the parent of programs that import this project themselves
 TIMED_OUT = "timed out"
 TRIES = 200  # to reach the process that forks, 0.05 s apart
 _left_with: list[int] = []  # status of this program, once it has ended by itself
@@ -52,8 +55,11 @@ def run_program(
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
     timeout: float = 300.0,
+    bare: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """`python WORDS`, with `env` beside what this process has: what it printed, and its status.
+
+    With `bare` nothing is imported yet but numba.
 
     Raises:
         subprocess.TimeoutExpired: it was ended then.
@@ -62,7 +68,7 @@ def run_program(
         printed = {name: str(Path(folder, name)) for name in ("out", "err")}
         told = {"words": list(words), "cwd": str(cwd), "timeout": timeout}
         told["env"] = {**environment(), **(env or {})}
-        parent = _parent()
+        parent = _parent(BARE if bare else "")
         parent.write(json.dumps(told | printed) + "\n")
         parent.flush()
         answer = parent.readline().strip()
@@ -75,10 +81,10 @@ def run_program(
 
 
 @cache
-def _parent() -> Any:
+def _parent(kind: str) -> Any:
     """Lines to and from the process that forks: of this session, which the first to ask starts."""
-    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    address = Path(tempfile.gettempdir()) / f"gpuyard-forking-{session[:12]}"  # short: 104 at most
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
+    address = Path(tempfile.gettempdir()) / f"gpuyard-forking-{session}{kind}"  # 104 at most
     for _ in range(TRIES):
         line = socket.socket(socket.AF_UNIX)
         with suppress(FileNotFoundError, ConnectionRefusedError):  # nobody is there yet
@@ -92,14 +98,14 @@ def _parent() -> Any:
                 continue
             atexit.register(address.unlink, missing_ok=True)
             door.listen()  # from here on others wait until it answers
-            _start(door)
+            _start(door, kind)
     raise RuntimeError(f"nobody answers at {address}, and it is taken; remove it")
 
 
-def _start(door: socket.socket) -> None:
+def _start(door: socket.socket, kind: str) -> None:
     """The process that forks for whoever comes to `door`; it ends with this one."""
     started = subprocess.Popen(
-        [sys.executable, __file__, str(door.fileno())], pass_fds=[door.fileno()],
+        [sys.executable, __file__, str(door.fileno()), kind], pass_fds=[door.fileno()],
         stdin=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     atexit.register(started.communicate)
@@ -113,9 +119,8 @@ def leave() -> None:
         os._exit(_left_with[0])
 
 
-def serve(door: socket.socket) -> None:
-    """Fork for everyone who comes, and there for every line; as long as standard input is open."""
-    atexit.register(leave)  # before all others, thus called after them
+def import_all() -> None:
+    """What programs import, and what they look up."""
     for name in IMPORTED:
         importlib.import_module(name)
     look_up_once(ROOT / "conf")
@@ -127,6 +132,23 @@ def serve(door: socket.socket) -> None:
     pages = importlib.import_module("gpuyard.pages.page")
     figure = pages.Figure("", [], {})  # Plotly's script is gzipped, and the template compiled, once
     pages.rendered(pages.Page("", "", sections=(figure,)))
+
+
+def import_numba() -> None:
+    """With what it loads when it first compiles."""
+    importlib.import_module("numba").njit(abs_of)(1)
+    assert "sim" not in sys.modules
+
+
+def abs_of(value: int) -> int:
+    """To be compiled."""
+    return abs(value)
+
+
+def serve(door: socket.socket, kind: str) -> None:
+    """Fork for everyone who comes, and there for every line; as long as standard input is open."""
+    atexit.register(leave)  # before all others, thus called after them
+    import_numba() if kind == BARE else import_all()
     assert "ray" not in sys.modules
     assert threading.active_count() == 1  # no other comes along, nor does a lock that it holds
     gc.freeze()  # children need not look through all of it, which would copy it
@@ -165,6 +187,8 @@ def become(told: Mapping[str, Any]) -> None:
         os.close(opened)
     os.environ.clear()
     os.environ.update(told["env"])
+    if sys.argv[2] == BARE:
+        sys.modules["numba"].core.config.reload_config()  # as these say
     os.chdir(told["cwd"])
     try:
         _run(*told["words"])
@@ -175,8 +199,12 @@ def become(told: Mapping[str, Any]) -> None:
 
 
 def _run(first: str, *rest: str) -> None:
-    """A module or a file as a program."""
-    if first == "-m":
+    """A text, a module or a file as a program."""
+    if first == "-c":
+        sys.modules["__main__"] = main = ModuleType("__main__")
+        sys.path[0], sys.argv = str(Path.cwd()), [first, *rest[1:]]
+        exec(compile(rest[0], "<string>", "exec"), main.__dict__)
+    elif first == "-m":
         sys.path[0], sys.argv = str(Path.cwd()), list(rest)
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
@@ -199,4 +227,4 @@ def _status(child: int, timeout: float) -> str:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -1,11 +1,8 @@
 """The environments of Python, and jobs with parents, ends and GPU types of their own."""
 
 import copy
-import os
 import pickle
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +17,7 @@ from gpuyard.evaluation.experiment import _warn
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError, InvalidDecision, TraceError
 from sim.traces.trace import Trace
+from tests.forking import run_program
 
 ENV = {"agents": 2, "overrides": ["workload.num_jobs=40", "workload.thin=1"]}
 
@@ -146,10 +144,7 @@ def test_an_environment_goes_to_another_process_without_its_episode(tmp_path: Pa
         "try:\n    env.step({})\nexcept RuntimeError as error:\n    print(error)\n"
         "print(delays(env))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "env")], capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-    )  # fmt: skip
+    done = run_program(["-c", code, str(tmp_path / "env")])
     assert done.returncode == 0, done.stderr
     told, played = done.stdout.splitlines()
     assert told == "step() before reset(), after the episode's end, or after pickling"

@@ -1,12 +1,11 @@
 """Compiled code that is kept is thrown away when anything that it calls is edited."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 COST = """
@@ -33,12 +32,8 @@ print(caller(1.5), sum(caller.stats.cache_hits.values()))
 
 def told_by(program: str, sources: Path, **environment: str) -> tuple[str, str]:
     """What a process prints that imports these sources, and its errors."""
-    places = {"PYTHONPATH": str(sources), **environment}
-    ours = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=sources, capture_output=True, text=True, timeout=120,
-        env=ours | places, check=False,
-    )  # fmt: skip
+    places = {"PYTHONPATH": str(sources), "NUMBA_CACHE_DIR": "", **environment}
+    done = run_program(["-c", program], cwd=sources, env=places, bare=True)
     return done.stdout.strip(), done.stderr
 
 

@@ -24,6 +24,7 @@ from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
+from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,29 +43,24 @@ run(sys.argv[0].split()[1])
 """
 
 
-def call(*words: str, folder: Path, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words], cwd=folder, env={"PYTHONPATH": str(path)},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+def call(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return run_program(["-m", "gpuyard", *words], cwd=folder)
 
 
 def test_help_names_every_program_and_each_has_a_script(tmp_path: Path):
     from gpuyard.command import PROGRAMS
 
-    told = call("-m", "gpuyard", "help", folder=tmp_path).stdout
+    told = call("help", folder=tmp_path).stdout
     assert [name for name in PROGRAMS if f"  {name} " not in told] == []
     scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")}
     assert scripts - {"check_files"} == set(PROGRAMS)
 
 
 def test_an_unknown_program_gets_the_nearest(tmp_path: Path):
-    done = call("-m", "gpuyard", "simulat", folder=tmp_path)
+    done = call("simulat", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: gpuyard has no program 'simulat'; did you mean simulate?\n"
-    assert (
-        "did you mean learn?" in call("-m", "gpuyard", "tune_linear_score", folder=tmp_path).stderr
-    )
+    assert "did you mean learn?" in call("tune_linear_score", folder=tmp_path).stderr
 
 
 @pytest.mark.parametrize(
@@ -83,22 +79,28 @@ def test_an_unknown_program_gets_the_nearest(tmp_path: Path):
 def test_a_key_of_another_program_is_told_with_those_that_have_it(
     tmp_path: Path, words: str, told: str
 ):
-    assert told in call("-m", "gpuyard", *words.split(), folder=tmp_path).stderr
+    assert told in call(*words.split(), folder=tmp_path).stderr
 
 
 def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
     (tmp_path / "sim.py").write_text("x = 1\n")
-    done = call("-m", "gpuyard", "simulate", folder=tmp_path)
+    done = call("-m", "gpuyard", "simulate")
     assert done.returncode == 2
     assert f"package 'sim' cannot be imported: {tmp_path / 'sim.py'} comes first" in done.stderr
-    asked = call("-c", "import gpuyard; gpuyard.simulate()", folder=tmp_path)
+    asked = call("-c", "import gpuyard; gpuyard.simulate()")
     assert asked.stderr.splitlines()[-1].startswith("ImportError: GPUYard's package 'sim' cannot")
 
 
 def test_the_installed_command_tells_of_no_scripts(tmp_path: Path):
-    listed = call("-m", "gpuyard", "reproduce", folder=tmp_path).stdout
+    listed = call("reproduce", folder=tmp_path).stdout
     assert "run one: gpuyard reproduce experiment=NAME" in listed
-    done = call("-m", "gpuyard", "simulate", "experiment=worl_main", folder=tmp_path)
+    done = call("simulate", "experiment=worl_main", folder=tmp_path)
     assert "for: gpuyard reproduce experiment=worl_main" in done.stderr
 
 
@@ -112,7 +114,8 @@ def test_the_installed_command_tells_of_no_scripts(tmp_path: Path):
     ],
 )
 def test_what_the_base_install_lacks_is_said(tmp_path: Path, words, package: str, extra: str):
-    done = call("-c", BLOCKED, *words, folder=tmp_path)
+    cores = {"LOKY_MAX_CPU_COUNT": "2"}  # by which `learn` has workers
+    done = run_program(["-c", BLOCKED, *words], cwd=tmp_path, env=cores, timeout=60.0, bare=True)
     assert done.returncode == 1
     fix = f"this needs {package}, which is not installed: pip install 'gpuyard[{extra}]'"
     assert f"error: {fix}" in done.stderr
@@ -122,7 +125,7 @@ def test_heuristics_need_neither_torch_nor_ray(tmp_path: Path):
     words = ("evaluate", "windows=1", "workload.num_jobs=30", "agents.count=2", "jobs=1",
              "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]")  # fmt: skip
     for program in (words, ("reproduce",)):
-        done = call("-c", BLOCKED, *program, folder=tmp_path)
+        done = run_program(["-c", BLOCKED, *program], cwd=tmp_path, bare=True)
         assert done.returncode == 0, done.stderr
 
 
@@ -134,7 +137,7 @@ def test_heuristics_need_neither_torch_nor_ray(tmp_path: Path):
 )  # fmt: skip
 def test_a_wrong_file_of_folders_is_told(tmp_path: Path, text: str, told: str):
     (tmp_path / "gpuyard.yaml").write_text(text, encoding="latin-1")
-    done = call("-m", "gpuyard", "simulate", folder=tmp_path)
+    done = call("simulate", folder=tmp_path)
     assert done.returncode == 1
     assert str(tmp_path / "gpuyard.yaml") in done.stderr and told in done.stderr
 

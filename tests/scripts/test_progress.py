@@ -17,6 +17,7 @@ from rich.console import Console
 
 from gpuyard.launch import terminal as progress
 from sim.report.table_text import TableText, rich_tables
+from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -160,21 +161,15 @@ FORKED = """
 """
 
 
-def start(cache: Path, *, body: str = ONCE, shortest_s: float = 0.0, **options):
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
-    program = PROGRAM.replace("BODY", body).replace("LEAST", str(shortest_s))
-    return subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
-        **{"stderr": subprocess.PIPE, **options},
-    )  # fmt: skip
+def program(body: str = ONCE, shortest_s: float = 0.0) -> str:
+    return PROGRAM.replace("BODY", body).replace("LEAST", str(shortest_s))
 
 
-def errors(cache: Path, **options) -> str:
-    process = start(cache, **options)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err.decode()
-    assert out.decode().strip() == "[0, 1, 2, 3]"
-    return err.decode()
+def errors(cache: Path, *given: str | float) -> str:
+    env = {"NUMBA_CACHE_DIR": str(cache)}
+    done = run_program(["-c", program(*given)], env=env, bare=True)
+    assert (done.returncode, done.stdout) == (0, "[0, 1, 2, 3]\n"), done.stderr
+    return done.stderr
 
 
 def test_off_a_terminal_one_line_and_silence_once_it_is_kept(tmp_path):
@@ -186,13 +181,16 @@ def test_off_a_terminal_one_line_and_silence_once_it_is_kept(tmp_path):
 
 
 def test_what_is_over_at_once_and_what_a_worker_compiles_is_not_told(tmp_path):
-    assert errors(tmp_path / "short", shortest_s=1000.0) == ""
-    assert errors(tmp_path / "forked", body=FORKED) == ""
+    assert errors(tmp_path / "short", ONCE, 1000.0) == ""
+    assert errors(tmp_path / "forked", FORKED) == ""
 
 
 def test_on_a_terminal_a_line_and_a_bar_that_goes_away(tmp_path):
     ours, theirs = pty.openpty()
-    process = start(tmp_path, stderr=theirs)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program()], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=theirs,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
     os.close(theirs)
     written = b""
     try:
