@@ -118,10 +118,7 @@ def test_a_device_that_is_full(here: Path):
         "from gpuyard.command import main; main()"
     )
     words = ["simulate", "workload=csv", "workload.path=jobs.csv", "page=false"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=here, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-    )  # fmt: skip
+    done = run_program(["-c", code, *words], cwd=here)
     told = "or what is printed to: No space left on device\nsimulate keeps nothing half-done: start"
     assert told in done.stderr, done.stderr
 
@@ -334,9 +331,8 @@ def test_an_interrupt_leaves_with_130_and_a_note(tiny: Callable):
     assert "Traceback" not in outcome.err
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_a_sweep_makes_one_folder_a_point(tiny: Callable, launcher: str):
-    outcome = tiny("-m", "topology=small,medium", f"hydra/launcher={launcher}", **TWO)
+def test_a_sweep_makes_one_folder_a_point(tiny: Callable):
+    outcome = tiny("-m", "topology=small,medium")
     assert outcome.status == 0, outcome.err
     assert [folder.name for folder in outcome.folders] == ["0", "1"]
     assert len({folder.parent for folder in outcome.folders}) == 1
@@ -348,6 +344,8 @@ def test_a_sweep_makes_one_folder_a_point(tiny: Callable, launcher: str):
 def test_every_failed_point_of_a_sweep_is_told_and_logged(tiny: Callable, launcher: str):
     outcome = tiny("-m", "mode=fine,bad_trace,fault", f"hydra/launcher={launcher}", **TWO)
     assert outcome.status == 1 and "mode=bad_trace" in outcome.err
+    assert [folder.name for folder in outcome.folders] == ["0", "1", "2"]
+    assert len({folder.parent for folder in outcome.folders}) == 1
     assert [(f / "gpus.txt").is_file() for f in outcome.folders] == [True, False, False]
     fine, bad_trace, fault = ((folder / "tiny.log").read_text() for folder in outcome.folders)
     assert "ERROR" not in fine
