@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ settings.load_profile("gpuyard")
 # processes that a program starts by itself import all again. Tests of several say how many.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
+
+# Bytecode of our modules is kept whatever the shell says: without it each process that tests start
+# compiles them anew, which takes half a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A shell without job control starts background commands with SIGINT ignored, and programs that
 # tests start would inherit that: Ctrl-C would not reach them.

@@ -104,9 +104,12 @@ def _parent(kind: str) -> Any:
 
 def _start(door: socket.socket, kind: str) -> None:
     """The process that forks for whoever comes to `door`; it ends with this one."""
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    if kind == BARE:  # programs edit modules faster than bytecode tells apart: by seconds
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
     started = subprocess.Popen(
         [sys.executable, __file__, str(door.fileno()), kind], pass_fds=[door.fileno()],
-        stdin=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE, env=env,
     )  # fmt: skip
     atexit.register(started.communicate)
 
