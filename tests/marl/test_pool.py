@@ -65,9 +65,9 @@ def waits_for_ever(task: Task) -> int:
     return task[1]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool() -> object:
-    """Two workers; Ray itself is left to the process, which may have more tests for it."""
+    """Two workers for all tests; Ray itself is left to the process, which may have more for it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from marl.rllib.cluster import Pool
 
@@ -129,8 +129,8 @@ def test_a_worker_that_does_not_answer_is_given_up(pool, tmp_path: Path, caplog)
             os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
-def test_a_slow_task_that_is_done_again_has_more_time(pool, tmp_path: Path, caplog):
-    pool._spec = replace(pool._spec, sample_timeout_s=2.0)
+def test_a_slow_task_that_is_done_again_has_more_time(pool, tmp_path: Path, caplog, monkeypatch):
+    monkeypatch.setattr(pool, "_spec", replace(pool._spec, sample_timeout_s=2.0))
     both(pool, [(tmp_path, number) for number in range(4)])
     assert pool.each(takes_5_s, [(tmp_path, 3)]) == [9]
     assert caplog.text.count("a worker was lost") == 1
