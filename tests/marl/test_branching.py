@@ -24,7 +24,7 @@ from tests.sim.worlds import Job, changes, fates, job_table
 
 WORLD = mixed_world(2)
 LAYOUT = layout_for(WORLD.topology, WORLD.partition_of_server, RULES)
-JOBS = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=3000.0)
+JOBS = RandomJobs(count=24, partitions=2, most_gpus=6, span_s=1800.0)
 SAMPLING = Sampling(alternatives=2, horizon_s=1e9, temperature=1.0, uniform=0.5)
 TEACHING = Teaching(
     epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, step=1.0,
