@@ -1,9 +1,5 @@
 """`gpuyard PROGRAM --help`: every key and choice that the program takes, and no others."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from hydra import compose, initialize_config_dir
 
@@ -11,8 +7,7 @@ from gpuyard.command import PROGRAMS
 from gpuyard.launch.errors import CONF
 from gpuyard.launch.helping import NARROWEST, help_text, keys_of
 from gpuyard.launch.own import refuse_unread_of_experiment
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.forking import run_program
 
 
 def told(program: str, *chosen: str) -> str:
@@ -71,18 +66,12 @@ def test_experiments_that_it_lists_are_those_that_the_program_takes(program: str
 
 
 def test_it_fits_the_terminal_and_the_demo_takes_no_words(monkeypatch):
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gpuyard", *words], cwd=ROOT, capture_output=True, text=True,
-            timeout=60,
-        )  # fmt: skip
-
     monkeypatch.setenv("COLUMNS", "70")
-    lines = run("evaluate", "--help").stdout.splitlines()
+    lines = run_program(["-m", "gpuyard", "evaluate", "--help"]).stdout.splitlines()
     assert NARROWEST < max(len(line) for line in lines if line.startswith("  ")) <= 70
-    assert run("demo", "--help").stdout.splitlines() == [
+    assert run_program(["-m", "gpuyard", "demo", "--help"]).stdout.splitlines() == [
         "gpuyard demo: The main job from end to end, small; it takes no keys"
     ]
-    refused = run("demo", "windows=3")
+    refused = run_program(["-m", "gpuyard", "demo", "windows=3"])
     assert refused.returncode == 1
     assert "error: demo takes no keys, but 'windows=3'" in refused.stderr
