@@ -26,8 +26,7 @@ settings.load_profile("gpuyard")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
 
-# Bytecode of our modules is kept whatever the shell says: without it each process that tests start
-# compiles them anew, which takes half a second.
+# Bytecode is kept whatever the shell says: each process started would take half a second longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

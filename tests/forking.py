@@ -123,7 +123,7 @@ def leave() -> None:
 
 
 def import_all() -> None:
-    """What programs import, and what they look up."""
+    """And look up what programs look up."""
     for name in IMPORTED:
         importlib.import_module(name)
     look_up_once(ROOT / "conf")
@@ -137,21 +137,13 @@ def import_all() -> None:
     pages.rendered(pages.Page("", "", sections=(figure,)))
 
 
-def import_numba() -> None:
-    """With what it loads when it first compiles."""
-    importlib.import_module("numba").njit(abs_of)(1)
-    assert "sim" not in sys.modules
-
-
-def abs_of(value: int) -> int:
-    """To be compiled."""
-    return abs(value)
-
-
 def serve(door: socket.socket, kind: str) -> None:
     """Fork for everyone who comes, and there for every line; as long as standard input is open."""
     atexit.register(leave)  # before all others, thus called after them
-    import_numba() if kind == BARE else import_all()
+    if kind == BARE:  # and what it loads when it first compiles
+        importlib.import_module(kind).njit(lambda value: value + 1)(1)
+    else:
+        import_all()
     assert "ray" not in sys.modules
     assert threading.active_count() == 1  # no other comes along, nor does a lock that it holds
     gc.freeze()  # children need not look through all of it, which would copy it

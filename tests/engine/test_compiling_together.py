@@ -1,12 +1,11 @@
 """Functions to be compiled are shared out to processes; if these fail, all are there still."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.forking import environment
 
 PROGRAM = """
 import json, sys
@@ -38,13 +37,9 @@ assert heap["item"][0] == 2
 
 def told(folder: Path, cores: int, helper: str = "") -> tuple[list[int], list[int]]:
     """Of four functions, which this process had compiled, and which it then found kept."""
-    env = os.environ | {
-        "NUMBA_NUM_THREADS": str(cores), "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, helper], env=env, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    env = environment() | {"NUMBA_NUM_THREADS": str(cores), "NUMBA_CACHE_DIR": str(folder)}
+    words = [sys.executable, "-c", PROGRAM, helper]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     mine, loaded = json.loads(done.stdout)
     return mine, loaded

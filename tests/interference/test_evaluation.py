@@ -62,15 +62,12 @@ def test_impossible_folds_are_refused(generated):
             list(pair_folds(few, 2, np.random.default_rng(0)))
 
 
-FEW_MODELS = {"ResNet-18", "LM", "Transformer", "Recommendation"}
-
-
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_model_that_every_row_has_is_not_held_out(generated, others):
     """All rows have it, or all that are left when another one is held out."""
     rows, solos = generated
     rows = rows.take(fit_rows(rows) & (rows.gpu_type == "p100"))
-    rows = rows.take(np.array([set(row) <= FEW_MODELS for row in models_of(rows, solos)]))
+    rows = rows.take(np.array(["ResNet-50" not in row for row in models_of(rows, solos)]))
     models = [set(row) for row in models_of(rows, solos)]
     few = {"LM"} if others else set()
     star = rows.take(np.array(["ResNet-18" in row or row == few for row in models]))

@@ -83,17 +83,13 @@ def test_a_key_of_another_program_is_told_with_those_that_have_it(
 
 
 def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-
+    told = {"cwd": tmp_path, "env": {"PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True}
     (tmp_path / "sim.py").write_text("x = 1\n")
-    done = call("-m", "gpuyard", "simulate")
+    done = subprocess.run([sys.executable, "-m", "gpuyard", "simulate"], **told)
     assert done.returncode == 2
     assert f"package 'sim' cannot be imported: {tmp_path / 'sim.py'} comes first" in done.stderr
-    asked = call("-c", "import gpuyard; gpuyard.simulate()")
+    code = "import gpuyard; gpuyard.simulate()"
+    asked = subprocess.run([sys.executable, "-c", code], **told)
     assert asked.stderr.splitlines()[-1].startswith("ImportError: GPUYard's package 'sim' cannot")
 
 

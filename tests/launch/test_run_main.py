@@ -18,7 +18,7 @@ import yaml
 import gpuyard
 from gpuyard.launch.build import misfit
 from sim.errors import GpuYardError
-from tests.forking import run_program
+from tests.forking import environment, run_program
 from tests.launch.conftest import ROOT, write_own
 
 TWO = {"LOKY_MAX_CPU_COUNT": "2"}  # cores, hence processes
@@ -376,9 +376,8 @@ def test_a_stream_that_is_closed_is_written_to_by_nobody(here: Path, closed: str
     words = "simulate workload=csv workload.path=jobs.csv page=false hydra.run.dir=there"
     command = f"{sys.executable} -m gpuyard {words} {closed}"
     done = subprocess.run(
-        command, shell=True, cwd=here, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        command, shell=True, cwd=here, env=environment(), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert (here / "there" / "metrics.json").is_file()
 
@@ -391,8 +390,7 @@ def test_a_folder_that_was_removed_meanwhile_is_no_place_to_start_in(tmp_path: P
         "from gpuyard.command import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "simulate"], env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code, "simulate"], env=environment(), capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert "error: the folder you are in has been removed; cd to one" in done.stderr

@@ -134,10 +134,7 @@ def sparse_file(folder: Path, jobs: int) -> list[str]:
 
 @pytest.mark.parametrize("given", [(), BRANCHES], ids=["es", "branches"])
 def test_of_a_file_the_windows_are_played_that_there_are(done, tmp_path: Path, given):
-    words = (
-        *sparse_file(tmp_path, 3000),
-        "workload.split={train: 0.6, validation: 0.2, test: 0.2}",
-    )
+    words = (*sparse_file(tmp_path, 3000), SPLIT)
     found = done("learn", *TINY, *given, *words, "standard_windows=99", "updates=1")
     told = "part 'validation' has 12 windows, fewer than validation_windows and held_out ask"
     assert f"{told} for: 0 to 5 are for the curve, 6 to 11 held out" in found.err

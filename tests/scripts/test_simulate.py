@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import gpuyard
+from tests.forking import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ("interference=none", "network=none", "topology=small_leaf_spine")
@@ -322,10 +323,9 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-c", code, *words],
-        cwd=ROOT, env=env, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
 

@@ -211,13 +211,8 @@ def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
 def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_path: Path):
     """The first record is of a version that had no such label."""
     for scheduler, part in (("sjf", "train"), ("fifo", "test")):
-        done(
-            "simulate",
-            *FEW_JOBS[1:],
-            f"scheduler={scheduler}",
-            f"part={part}",
-            folder=f"all/{part}",
-        )
+        words = (*FEW_JOBS[1:], f"scheduler={scheduler}", f"part={part}")
+        done("simulate", *words, folder=f"all/{part}")
     record = tmp_path / "all" / "train" / "record.json"
     told = json.loads(record.read_text())
     assert told.pop("part") == "train"
