@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 77_980,
     "python_files": 347,
-    "test_lines": 43_875,
+    "test_lines": 43_874,
     "test_files": 216,
     "arrows": 170,
     "arrows_in_sim": 37,
