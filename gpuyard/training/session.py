@@ -1,4 +1,4 @@
-"""The training run that `train.py` starts: teacher, PPO, validation, checkpoints."""
+"""The training run that `train.py` starts: teacher, RLlib, validation, checkpoints."""
 
 import logging
 import math
@@ -175,7 +175,7 @@ class Training:
         add_checkpoint(self.folder, trainer.iterations_done, trainer.save, keep=keep)
 
     def first_policy(self, progress: Progress) -> Policy:
-        """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
+        """What is begun with: the warm start, or on a resume whatever the checkpoint will say."""
         if self.resumed is not None:
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
             return build_policy(self.spec)
@@ -226,7 +226,7 @@ class Training:
         learning_curve(curve, references_s=references_s, path=self.folder / "learning_curve.png")
 
     def iterate(self, trainer: Trainer, progress: Progress, listener: Listener | None) -> None:
-        """PPO until the iterations or the time are used up; validates and saves on the way.
+        """Learn until the iterations or the time are used up; validate and save on the way.
 
         Where the time was up before, for the teacher or for compiling, one iteration is made; none
         on a resume.
@@ -345,7 +345,7 @@ def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path 
 
 
 def train(launch: Launch) -> Path:
-    """Warm start, PPO, figures; the folder of the best policy on validation windows."""
+    """Warm start, learning, figures; the folder of the best policy on validation windows."""
     run = Training(launch)  # first: what is wrong with the configuration is told at once
     connect(run.ray)
     launch.begin()

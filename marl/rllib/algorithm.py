@@ -277,18 +277,18 @@ def learners_of(spec: AgentsSpec, policy: PolicySpec, ray: RaySpec | None) -> in
 
 
 def _creator(
-    make_env: Callable[[], SchedulingEnv], ppo: AgentsSpec, seed: int, behind: int
+    make_env: Callable[[], SchedulingEnv], spec: AgentsSpec, seed: int, behind: int
 ) -> Callable[[Any], RllibSchedulingEnv]:
     """Makes the copies of every runner, each with a stream of its own, other ones on a resume."""
     copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
 
     def create(context: Any) -> RllibSchedulingEnv:
-        copy = next(copies) % ppo.envs_per_runner
+        copy = next(copies) % spec.envs_per_runner
         first = seed * 1_000_003 + 1000 * int(context.worker_index) + copy
         return RllibSchedulingEnv(
             make_env(),
             seed=stream_seed(first, behind),
-            first_cut_frac=(copy + 0.5) / ppo.envs_per_runner,
+            first_cut_frac=(copy + 0.5) / spec.envs_per_runner,
         )
 
     return create
