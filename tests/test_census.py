@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_980,
+    "python_lines": 77_981,
     "python_files": 347,
     "test_lines": 43_874,
     "test_files": 216,

@@ -24,7 +24,6 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_AGENT_STEPS_SAMPLED_
 from torch import Tensor
 
 from marl.rllib.algorithm import (
-    DiscountBySeconds,
     FusedAdam,
     PairScoreModule,
     Setup,
@@ -65,9 +64,8 @@ class FollowedLearner(FusedAdam, APPOTorchLearner):
     def build(self) -> None:
         """Put the discount behind all that makes a batch."""
         super().build()
-        discount_s = self.config.learner_config_dict.get("discount_s")
-        if discount_s is not None:
-            self._learner_connector.append(DiscountBySeconds(discount_s))
+        for piece in self.discounts():
+            self._learner_connector.append(piece)
 
 
 class AsynchronousPPO(APPO):
